@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ways of training find on sources that they have not seen.
+"""What ways of training find on sources, or on captures of known sources, that they have not seen.
 
-    python -m bench.unseen CAPTURES [CAPTURES ...] [--feature-set intrusion] [--ways NAME] [--dealings 4]
-        [--json]
+    python -m bench.unseen CAPTURES [CAPTURES ...] [--feature-set intrusion] [--ways NAME] [--by source]
+        [--dealings 4] [--json]
 
 CAPTURES: folders with manifests that name sources (docs/labels.md). Each of WAYS is cross-validated over
-sources, as `wirewise train --by source` does, once for each dealing of the folds. Printed is what is found on
-any packet of a flow with the margins that each dealing calls for, see `wirewise.evaluate.out_of_fold`:
-families are the mean over kinds of attacks of the mean over their sources, captures that over captures.
+sources, or captures, as `wirewise train --by source` does, once for each dealing of the folds. Printed is
+what is found on any packet of a flow with the margins that each dealing calls for, see
+`wirewise.evaluate.out_of_fold`: families are the mean over kinds of attacks of the mean over their sources,
+captures that over captures.
 """
 
 from __future__ import annotations
@@ -68,6 +69,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("captures", type=Path, nargs="+", help="folders with manifest.json")
     parser.add_argument("--feature-set", default="intrusion", help="preset or file [intrusion]")
     parser.add_argument("--ways", default="", help="only those whose names have this in them")
+    parser.add_argument(
+        "--by", choices=("source", "capture"), default="source", help="what is dealt [source]"
+    )
     parser.add_argument("--dealings", type=int, default=4, help="ways to deal the sources [4]")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
@@ -75,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         feature_set = FeatureSet.load(options.feature_set)
         table = captured(options.captures, feature_set)
         chosen = [way for way in WAYS if options.ways in way.name]
-        found = {way.name: measured(table, way, options.dealings) for way in chosen}
+        found = {way.name: measured(table, way, options.by, options.dealings) for way in chosen}
     except WirewiseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -83,6 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         names = " ".join(folder.name for folder in options.captures)
         command = f"python -m bench.unseen {names} --feature-set {options.feature_set}"
         command += f" --ways '{options.ways}'" if options.ways else ""
+        command += f" --by {options.by}" if options.by != "source" else ""
         print(
             json.dumps(
                 {"command": f"{command} --dealings {options.dealings} --json", "ways": found}, indent=1
@@ -100,11 +105,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def measured(table: Table, way: Way, dealings: int) -> list[dict[str, Any]]:
-    """For each of SHOWN what each dealing lost on sources judged by the margin of others, and found."""
+def measured(table: Table, way: Way, by: str, dealings: int) -> list[dict[str, Any]]:
+    """For each of SHOWN what each dealing lost on sources, or captures, judged by the margin of others, and
+    found.
+    """
     training = train(
         table, way.estimator, trees=way.trees, depth=way.depth, leaf=way.leaf, two_classes=way.two_classes,
-        recipe=way.recipe, group="source", seeds=dealings,
+        recipe=way.recipe, group=by, seeds=dealings,
     )  # fmt: skip
     if training.folds is None or not training.folds.scored:
         raise InputError("the captures", "cannot be cross-validated", "give more of them")

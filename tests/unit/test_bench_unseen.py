@@ -22,7 +22,7 @@ def test_each_way_is_measured_once_for_each_dealing() -> None:
         unseen.Way("forest", 4, 4, False, Recipe()),
         unseen.Way("boosting", 4, 4, True, unseen.RECIPE),
     ):
-        steps = unseen.measured(table, way, 2)
+        steps = unseen.measured(table, way, "source", 2)
         assert [step["wish"] for step in steps] == list(unseen.SHOWN)
         names = ("elsewhere", "families", "captures", "recall")
         assert all(len(step[name]) == 2 for step in steps for name in names)
@@ -48,7 +48,7 @@ def test_captures_weigh_the_same_however_many_flows_they_have() -> None:
 def test_what_has_no_scores_is_an_error() -> None:
     table = drawn(np.random.default_rng(3))
     with pytest.raises(InputError, match="cannot be cross-validated"):
-        unseen.measured(table, unseen.Way("mlp", 1, 1, True, Recipe()), 1)
+        unseen.measured(table, unseen.Way("mlp", 1, 1, True, Recipe()), "source", 1)
 
 
 def test_ranges_are_in_percent() -> None:
