@@ -84,7 +84,7 @@ def test_the_demo_reaches_its_marks_and_its_report_adds_up(tmp_path: Path) -> No
     assert report["lost_before_program"] == 0
     assert report["attack_dropped_ratio"] >= 0.95
     assert report["benign_passed_ratio"] >= 0.99
-    assert report["benign_connection_attempts_passed_ratio"] >= 0.9
+    assert report["benign_connection_attempts_passed_ratio"] >= 0.96
     assert 0 < report["kernel_ns_per_packet"] < 100_000
     assert report["packets_per_second"] == pytest.approx(report["packets"] / report["seconds"])
     assert report["packets"] > 55_000
@@ -122,6 +122,8 @@ def test_a_ready_model_drops_the_attack_without_training(tmp_path: Path) -> None
     dropped = {row["kind"]: row["dropped_ratio"] for row in report["kinds"]}
     assert dropped["syn-flood"] >= 0.9 and dropped["port-scan"] >= 0.7
     assert report["benign_passed_ratio"] >= 0.95
+    assert report["benign_connection_attempts"] > 50
+    assert report["benign_connection_attempts_passed_ratio"] >= 0.8  # scanned hosts look flooded to it
     policy = yaml.safe_load((tmp_path / "policy.yaml").read_text())
     assert policy["classes"].pop("benign") == "pass" and set(policy["classes"].values()) == {"drop"}
     assert Bundle.read(tmp_path / "flood.wirewise").manifest.name == "flood"

@@ -127,7 +127,7 @@ def print_report(report: dict[str, Any]) -> None:
         (
             "benign connections",
             f"{100 * report['benign_connection_attempts_passed_ratio']:.2f} % of "
-            f"{report['benign_connection_attempts']:,} first SYNs passed",
+            f"{report['benign_connection_attempts']:,} first SYNs passed{_taken_for(report)}",
         ),
         ("in the kernel", f"{report['kernel_ns_per_packet']:.0f} ns/packet"),
         ("sent", f"{report['packets']:,} packets at {report['packets_per_second']:,.0f} packets/s"),
@@ -155,6 +155,11 @@ def print_report(report: dict[str, Any]) -> None:
         note(f"{report['name']} cannot see: {report['cannot_see']}")
     for text in report["left_out"]:
         note(text)
+
+
+def _taken_for(report: dict[str, Any]) -> str:
+    taken = report["benign_connection_attempts_taken_for"]
+    return f"; others taken for {', '.join(taken)}" if taken else ""
 
 
 def _beside(ready: dict[str, Any]) -> tuple[str, str]:

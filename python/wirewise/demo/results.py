@@ -79,9 +79,9 @@ def write_sent(material: Material, folder: Path) -> Path:
 
 
 def second_look(capture: Path, packets: int, bundle: Path, policy: Path, features: int) -> NDArray[np.void]:
-    """What the object does with the packets sent, in this kernel, with their exact times: one row a packet.
+    """What the object does with the packets sent, in this kernel, with their exact times: one row per packet.
 
-    capture : of `write_sent`, with so many packets. features : how many the bundle has.
+    capture : what `write_sent` wrote. packets : how many it holds. features : how many the bundle reads.
     """
     seen = agent.trace(capture, bundle, n_features=features, policy=policy, mode="enforce")
     if len(seen) != packets:
@@ -137,9 +137,19 @@ def connections(material: Material, passed: list[int]) -> tuple[int, int]:
 
     passed : packets that passed, by tag.
     """
-    first = [2 * number + 1 for number, kind in enumerate(material.kinds) if not material.attacks(kind)]
+    first = _first_tags(material)
     sent = Counter(material.tags)
     return sum(sent[tag] for tag in first), sum(passed[tag] for tag in first)
+
+
+def _first_tags(material: Material) -> list[int]:
+    return [2 * number + 1 for number, kind in enumerate(material.kinds) if not material.attacks(kind)]
+
+
+def turned_away(material: Material, offline: NDArray[np.void], classes: list[str]) -> dict[str, int]:
+    """What those first SYNs of benign traffic were taken for that the object drops, most first."""
+    lost = np.isin(material.tags, _first_tags(material)) & dropped(offline)
+    return dict(Counter(classes[int(number)] for number in offline["class_id"][lost]).most_common())
 
 
 def unsent(material: Material, offline: NDArray[np.void]) -> dict[str, float]:
@@ -184,6 +194,7 @@ def make_report(
         "packets_per_second": played.sent.packets / played.sent.seconds,
         "benign_connection_attempts": attempts,
         "benign_connection_attempts_passed_ratio": attempts_passed / max(1, attempts),
+        "benign_connection_attempts_taken_for": turned_away(material, offline, classes),
         "seconds": played.sent.seconds,
         "late_us_99": played.sent.late_ns / 1000,
         "lost_before_program": lost,

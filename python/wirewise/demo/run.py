@@ -40,7 +40,7 @@ class Options:
 
     model : a ready model (`@flood`) or a bundle's file; None trains a forest. output : folder for the bundle,
     the policy, the headers sent and report.json. captures : a folder with a manifest.json; None makes
-    them. duration_s : of what is sent; None is 12 s for made packets, and 10,000 packets/s for captures.
+    packets. duration_s : of what is sent; None is 12 s for made packets, and 10,000 packets/s for captures.
     packets : about how many to make. page_minutes : for how long `show_page` sends.
     """
 
@@ -60,7 +60,7 @@ class Options:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What is sent, and the bundle with its file, its policy's and what the report says of it."""
+    """What is sent, and the bundle with its file. facts : what its origin adds to the report."""
 
     material: Material
     bundle: Bundle
@@ -144,23 +144,22 @@ def _train(options: Options) -> _Prepared:
 
 def _take(options: Options, model: str) -> _Prepared:
     """A model that has learned elsewhere: it meets the same packets as a forest would."""
-    _check_classes(model)  # before packets are made
+    found = ready.find(model)
+    _check_classes(  # before packets are made
+        model, model_file.read(found.file).classes if found else Bundle.read(model).classes
+    )
     material = _both(options)[0] if options.captures else _synthetic(options)
     _make_folder(options.output)
-    path, bundle = _ready(options, model)
-    about = (bundle.manifest.training or {}).get(ready.KEY)
-    return _Prepared(material, bundle, path, {"cannot_see": about["cannot_see"]} if about else {})
+    path = _compiled(options, model) if found else Path(model)
+    return _Prepared(material, Bundle.read(path), path, {"cannot_see": found.blind} if found else {})
 
 
-def _ready(options: Options, model: str) -> tuple[Path, Bundle]:
+def _compiled(options: Options, model: str) -> Path:
     with step(f"compiling {model}", quiet=options.quiet):
-        path = ready.bundle(model, options.output)
-    return path, Bundle.read(path)
+        return ready.bundle(model, options.output)
 
 
-def _check_classes(model: str) -> None:
-    found = ready.find(model)
-    classes = model_file.read(found.file).classes if found else Bundle.read(model).classes
+def _check_classes(model: str, classes: list[str]) -> None:
     if BENIGN not in classes:
         raise InputError(
             model,
@@ -171,7 +170,8 @@ def _check_classes(model: str) -> None:
 
 def _compare(options: Options, material: Material, capture: Path) -> dict[str, Any]:
     """What a ready model would have done with the same packets."""
-    path, bundle = _ready(options, BESIDE)
+    path = _compiled(options, BESIDE)
+    bundle = Bundle.read(path)
     policy_path = _write_policy(options.output / f"policy-{bundle.manifest.name}.yaml", bundle)
     with step(f"giving {BESIDE} the same packets", quiet=options.quiet):
         offline = _look(capture, material, bundle, path, policy_path)
