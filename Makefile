@@ -20,9 +20,9 @@ help: ## list the targets
 setup: ## install what is missing: packages, virtual environment, wirewise and wirewised
 	@scripts/setup.sh dev
 
-demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own captures; PAGE=1: watch it in a browser)
+demo: ## train a forest, attach it, drop an attack (MODEL=@flood: a ready model; CAPTURES=DIR: on your own captures; PAGE=1: watch it in a browser)
 	@scripts/setup.sh demo
-	@$(SUDO) $(BIN)/wirewise demo --output build/demo $(if $(CAPTURES),--captures "$(CAPTURES)") $(if $(PAGE),--page)
+	@$(SUDO) $(BIN)/wirewise demo --output build/demo $(if $(MODEL),--model "$(MODEL)") $(if $(CAPTURES),--captures "$(CAPTURES)") $(if $(PAGE),--page)
 
 test: setup ## unit, property, parity, kernel and end-to-end tests
 	@scripts/test.sh $(filter-out auto,$(PYTEST_JOBS))

@@ -39,6 +39,8 @@ from wirewise.traffic import generate, mix_of
 SEEDS = 4
 """Dealings of the sources: the range of every figure is over them."""
 MADE = "wirewise traffic"
+BUSY = 60_000
+"""Packets of a run of busy traffic."""
 _RECIPE = Recipe(first=10, flows=500, alike="capture")
 _FLOODS = {
     "benign": "benign", "syn-flood": "syn-flood", "syn": "syn-flood", "udp-flood": "udp-flood",
@@ -75,8 +77,9 @@ class Making:
 def floods(feature_set: FeatureSet, captures: Sequence[Path]) -> Table:
     """Made traffic, and of captures what is benign, a flood or a scan; classes are kinds."""
     made = made_traffic(feature_set, "denial", 16)
+    busy = busy_traffic(feature_set, "denial", 6)
     found = _captures(feature_set, captures)
-    return _of_kinds(_joined(made, *found), feature_set)
+    return _of_kinds(_joined(made, busy, *found), feature_set)
 
 
 def conversations(feature_set: FeatureSet, captures: Sequence[Path]) -> Table:
@@ -159,19 +162,38 @@ def made(model: Ready, making: Making, captures: Sequence[Path]) -> dict[str, by
 
 def made_traffic(feature_set: FeatureSet, profile: str, runs: int) -> Table:
     """Packets of a profile: several runs, of different rates, every other with both directions."""
-    arguments = [(profile, 1000 + run, (2.0, 5.0, 12.0, 30.0)[run % 4], run % 2 == 1) for run in range(runs)]
+    arguments = [
+        (profile, 1000 + run, (2.0, 5.0, 12.0, 30.0)[run % 4], 12_000, run % 2 == 1) for run in range(runs)
+    ]
+    return _made(feature_set, profile, arguments)
+
+
+def busy_traffic(feature_set: FeatureSet, profile: str, runs: int) -> Table:
+    """The same with 10,000 to 40,000 packets per second: what is counted by destination depends on how busy a
+    network is, and where it is busier than all that a model has learned from, ordinary bursts look like
+    amplification.
+    """
+    arguments = [(profile, 2000 + run, (1.5, 3.0, 6.0)[run % 3], BUSY, run % 2 == 1) for run in range(runs)]
+    return _made(feature_set, profile, arguments)
+
+
+def _made(
+    feature_set: FeatureSet, profile: str, arguments: Sequence[tuple[str, int, float, int, bool]]
+) -> Table:
     table = build_table_from(_run, arguments, feature_set, what=f"making packets of {profile}")
     source = pl.concat_str(pl.lit(f"{MADE}, "), "capture")
     return Table(table.frame.with_columns(source.alias(SOURCE)), feature_set)
 
 
 def _run(
-    profile: str, seed: int, duration_s: float, both: bool
+    profile: str, seed: int, duration_s: float, packets: int, both: bool
 ) -> tuple[str, list[CapturedPacket], list[str]]:
-    traffic = generate(seed, duration_s=duration_s, packets=12_000, mix=mix_of(profile), both_directions=both)
-    packets = list(traffic)
-    captured = [CapturedPacket(p.time_ns, p.frame, len(p.frame), ETHERNET) for p in packets]
-    return f"seed {seed}", captured, [p.label for p in packets]
+    traffic = generate(
+        seed, duration_s=duration_s, packets=packets, mix=mix_of(profile), both_directions=both
+    )
+    sent = list(traffic)
+    captured = [CapturedPacket(p.time_ns, p.frame, len(p.frame), ETHERNET) for p in sent]
+    return f"seed {seed}", captured, [p.label for p in sent]
 
 
 def _captures(feature_set: FeatureSet, folders: Sequence[Path], *, relative: bool = True) -> list[Table]:

@@ -92,10 +92,8 @@ def learned() -> dict[str, Learned]:
     other on an interface, and its verdicts do not hang on when a packet comes.
     """
     options = Options()
-    whole = material.synthetic(options.seed, duration_s=12.0, packets=options.packets)
-    part = material.synthetic(
-        options.seed, duration_s=12.0, packets=40_000, features="features-captures.yaml"
-    )
+    whole = material.lesson(options.seed, duration_s=12.0, packets=options.packets)
+    part = material.lesson(options.seed, duration_s=12.0, packets=40_000, features="features-captures.yaml")
     made = {
         DEMO: (whole, options.trees, options.depth, options.seed),
         FIRST: (part, options.trees, options.depth, 1),
@@ -104,7 +102,7 @@ def learned() -> dict[str, Learned]:
     return {name: _learn(*what) for name, what in made.items()}
 
 
-def _learn(what: material.Material, trees: int, depth: int, seed: int) -> Learned:
+def _learn(what: material.Lesson, trees: int, depth: int, seed: int) -> Learned:
     training = train(
         what.table, "forest", depth=depth, trees=trees, class_weight=what.class_weight, seed=seed, refit=True
     )

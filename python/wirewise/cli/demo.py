@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from wirewise.cli import completing
 from wirewise.cli.options import Json
 from wirewise.console import console, grid, listing, note, print_json
 
@@ -18,6 +19,15 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="Attach this in place of a forest that is trained here: a ready model (@flood), or the file "
+            "of a bundle.",
+            autocompletion=completing.bundles,
+        ),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for the bundle, the policy and report.json.")
     ] = Path("build/demo"),
@@ -57,6 +67,8 @@ def demo(
 ) -> None:
     """Train a forest on packets, attach it to an interface, send an attack through it, and report.
 
+    With `--model @flood` nothing is trained: the ready model drops the attack instead.
+
     Nothing outside two network namespaces of its own is touched, and they are removed at the end; only a BPF
     file system stays, where none was mounted. Needs root, for the namespaces.
     """
@@ -66,6 +78,7 @@ def demo(
     if split not in ("time", "files"):
         raise InputError(f"--split {split}", "is not known", choose(split, ["time", "files"]))
     options = Options(
+        model=model,
         output=output,
         captures=captures,
         split="time" if split == "time" else "files",
@@ -105,7 +118,7 @@ def print_report(report: dict[str, Any]) -> None:
             )
             for row in report["kinds"]
         ),
-        title=f"Sent through {report['plane']}",
+        title=f"Sent through {report['name']}, {report['plane']}",
         right=(2, 3, 4, 5),
     )
     facts = [
@@ -114,7 +127,7 @@ def print_report(report: dict[str, Any]) -> None:
         (
             "benign connections",
             f"{100 * report['benign_connection_attempts_passed_ratio']:.2f} % of "
-            f"{report['benign_connection_attempts']:,} first SYNs passed",
+            f"{report['benign_connection_attempts']:,} first SYNs passed{_taken_for(report)}",
         ),
         ("in the kernel", f"{report['kernel_ns_per_packet']:.0f} ns/packet"),
         ("sent", f"{report['packets']:,} packets at {report['packets_per_second']:,.0f} packets/s"),
@@ -123,6 +136,8 @@ def print_report(report: dict[str, Any]) -> None:
         facts.append(
             ("lost on the way", f"{report['lost_before_program']:,} packets, counted against the model")
         )
+    if "ready" in report:
+        facts.append(_beside(report["ready"]))
     console.print()
     grid(facts)
     if report["missed"]:
@@ -136,5 +151,29 @@ def print_report(report: dict[str, Any]) -> None:
             ),
             title="Missed",
         )
+    if "cannot_see" in report:
+        note(f"{report['name']} cannot see: {report['cannot_see']}")
     for text in report["left_out"]:
         note(text)
+
+
+def _taken_for(report: dict[str, Any]) -> str:
+    taken = report["benign_connection_attempts_taken_for"]
+    return f"; others taken for {', '.join(taken)}" if taken else ""
+
+
+def _beside(ready: dict[str, Any]) -> tuple[str, str]:
+    """A line on what a ready model does with the same packets."""
+    attack, benign, connections = (
+        f"{100 * ready[key]:.2f} %"
+        for key in (
+            "attack_dropped_ratio",
+            "benign_passed_ratio",
+            "benign_connection_attempts_passed_ratio",
+        )
+    )
+    return (
+        f"{ready['name']} instead",
+        f"{attack} of the attack dropped, {benign} of benign packets and {connections} of first SYNs passed; "
+        f"attach it with --model {ready['name']}",
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -34,17 +35,23 @@ Split = Literal["time", "files"]
 
 
 @dataclass(frozen=True)
-class Material:
-    """Everything a demo needs.
-
-    table : labelled packets to learn from. kinds : what the packets sent are, finer than classes; label_of
-    says the class of each. packets : (time_ns from the start, frame, kind number), in time order, none of
-    them in the table. made : by the generator, not captured. notes : what was left out, and why.
-    """
+class Lesson:
+    """What a forest learns from: labelled packets, none of which are sent."""
 
     feature_set: FeatureSet
     table: Table
     class_weight: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is sent.
+
+    kinds : what the packets are, finer than classes; label_of says the class of each. packets : (time_ns from
+    the start, frame, kind number), in time order. made : by the generator, not captured. notes : what was
+    left out, and why.
+    """
+
     kinds: list[str]
     label_of: dict[str, str]
     packets: list[tuple[int, bytes, int]]
@@ -54,34 +61,51 @@ class Material:
     def attacks(self, kind: str) -> bool:
         return self.label_of[kind] != BENIGN
 
+    @cached_property
+    def tags(self) -> list[int]:
+        """Two a kind: 2 * kind, plus 1 if the packet is the first of its flow that asks for a TCP connection.
+        Later ones ask for the same connection again.
+        """
+        asked: set[tuple[bytes, bytes, int, int]] = set()
+        return [2 * kind + _asks_anew(frame, asked) for _, frame, kind in self.packets]
+
     def tagged(self) -> list[tuple[int, bytes]]:
         """The packets with their truth in the source address (see `counters`)."""
-        return [(time_ns, tag(frame, tag_of(kind, frame))) for time_ns, frame, kind in self.packets]
+        packets = zip(self.packets, self.tags, strict=True)
+        return [(time_ns, tag(frame, number)) for (time_ns, frame, _), number in packets]
 
 
-def tag_of(kind: int, frame: bytes) -> int:
-    """Two tags a kind: 2 * kind, plus 1 if the packet asks for a TCP connection."""
+def _asks_anew(frame: bytes, asked: set[tuple[bytes, bytes, int, int]]) -> bool:
     _, packet = parse(frame)
-    opens = packet is not None and packet.protocol == 6 and packet.tcp_flags & 0x17 == 0x02
-    return 2 * kind + opens
+    if packet is None or packet.protocol != 6 or packet.tcp_flags & 0x17 != 0x02:
+        return False
+    flow = packet.source, packet.destination, packet.source_port, packet.destination_port
+    if flow in asked:
+        return False
+    asked.add(flow)
+    return True
 
 
-def synthetic(seed: int, *, duration_s: float, packets: int, features: str = "features.yaml") -> Material:
-    """Traffic of the generator: several short runs to learn from, one long run of another seed to send.
+def synthetic(seed: int, *, duration_s: float, packets: int) -> Material:
+    """Traffic of the generator: one long run, of another seed than those of `lesson`."""
+    traffic = generate(1000 * seed, duration_s=duration_s, packets=packets)
+    numbers = traffic.rows["kind"].tolist()
+    sent = [(packet.time_ns, packet.frame, kind) for packet, kind in zip(traffic, numbers, strict=True)]
+    return Material(list(KINDS), dict(LABELS), sent, True, [])
 
-    features : which of the demo's feature sets.
 
-    Several, because each has its own tools and hosts: a single one would teach the forest a single flood.
+def lesson(seed: int, *, duration_s: float, packets: int, features: str = "features.yaml") -> Lesson:
+    """Several short runs of the generator, because each has its own tools and hosts: a single one would teach
+    the forest a single flood.
+
+    packets : of what is sent. features : which of the demo's feature sets.
     """
     feature_set = FeatureSet.load(HERE / features)
     size = min(15_000, packets // 4)
     runs = [(1000 * seed + run + 1, duration_s, size) for run in range(_TRAINING_RUNS)]
     table = build_table_from(_training_run, runs, feature_set, what="making and reading training packets")
-    traffic = generate(1000 * seed, duration_s=duration_s, packets=packets)
-    numbers = traffic.rows["kind"].tolist()
-    sent = [(packet.time_ns, packet.frame, kind) for packet, kind in zip(traffic, numbers, strict=True)]
-    weights = {BENIGN: 4.0}  # a visitor turned away costs more than an attack packet let through
-    return Material(feature_set, table, weights, list(KINDS), dict(LABELS), sent, True, [])
+    # A visitor turned away costs more than an attack packet let through.
+    return Lesson(feature_set, table, {BENIGN: 6.0})
 
 
 def _training_run(seed: int, duration_s: float, packets: int) -> tuple[str, list[CapturedPacket], list[str]]:
@@ -90,8 +114,8 @@ def _training_run(seed: int, duration_s: float, packets: int) -> tuple[str, list
     return f"seed {seed}", captured, [packet.label for packet in traffic]
 
 
-def from_captures(folder: str | Path, *, split: Split, duration_s: float | None) -> Material:
-    """The captures of a folder with a manifest: one part of each class to learn from, the other to send.
+def from_captures(folder: str | Path, *, split: Split, duration_s: float | None) -> tuple[Material, Lesson]:
+    """The captures of a folder with a manifest: one part of each class to send, the other to learn from.
 
     split : "time" learns from the first 60 % of each capture and sends what follows, without the flows that
     were seen; "files" learns from some captures and sends others, as far as a class has several. Packets
@@ -127,8 +151,8 @@ def from_captures(folder: str | Path, *, split: Split, duration_s: float | None)
         notes.append(f"not sent, for want of a second part: {', '.join(missing)}")
     packets = _read_again(sent, kinds, duration_s or max(2.0, len(sent) / 10_000))
     label_of = {kind: kind for kind in kinds}
-    table = Table(learned, feature_set)
-    return Material(feature_set, table, {BENIGN: 5.0}, kinds, label_of, packets, False, notes)
+    lesson = Lesson(feature_set, Table(learned, feature_set), {BENIGN: 5.0})
+    return Material(kinds, label_of, packets, False, notes), lesson
 
 
 def _split_time(known: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

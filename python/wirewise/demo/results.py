@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wirewise import agent
 from wirewise.abi import Status
 from wirewise.datasets.captures import write_capture
-from wirewise.demo.material import Material, tag_of
+from wirewise.demo.material import Material
 from wirewise.demo.session import Played
 from wirewise.errors import WirewiseError
 from wirewise.fate import DROPPING
@@ -70,18 +70,21 @@ class Missed:
     why: str
 
 
-def second_look(
-    material: Material, bundle: Path, policy: Path, folder: Path, features: int
-) -> NDArray[np.void]:
-    """What the object does with the packets sent, in this kernel, with their exact times: one row a packet.
-
-    Writes the headers of the packets as `sent.pcap` into folder, and reads the agent's trace of it.
-    """
+def write_sent(material: Material, folder: Path) -> Path:
+    """The headers of the packets, as `sent.pcap` in folder."""
     capture = folder / "sent.pcap"
     # The agent wants times a clock could show; any origin will do.
     write_capture(capture, ((10**18 + time_ns, frame[:_KEPT]) for time_ns, frame, _ in material.packets))
+    return capture
+
+
+def second_look(capture: Path, packets: int, bundle: Path, policy: Path, features: int) -> NDArray[np.void]:
+    """What the object does with the packets sent, in this kernel, with their exact times: one row per packet.
+
+    capture : what `write_sent` wrote. packets : how many it holds. features : how many the bundle reads.
+    """
     seen = agent.trace(capture, bundle, n_features=features, policy=policy, mode="enforce")
-    if len(seen) != len(material.packets):
+    if len(seen) != packets:
         raise WirewiseError(f"the agent's trace of {capture} has not one row for each packet")
     return seen
 
@@ -120,7 +123,7 @@ def missed(
         taken = Counter(classes[int(number)] for number in offline["class_id"][through])
         why = f"taken for {taken.most_common(1)[0][0]}" if taken else "late on the wire"
         why += f"; {early:.0%} were among the first {_EARLY} packets of their flow"
-        if material.made and row.kind in LIKENESS:
+        if material.made and row.kind in LIKENESS and row.label in classes:
             why += f": {LIKENESS[row.kind]}"
         found.append(
             Missed(row.kind, row.passed, row.passed / row.sent, early, dict(taken.most_common()), why)
@@ -128,13 +131,40 @@ def missed(
     return sorted(found, key=lambda miss: -miss.passed)
 
 
-def connection_attempts(material: Material, played: Played) -> tuple[int, int]:
-    """TCP connection attempts of benign traffic: sent, and passed. A visitor turned away at the first
-    packet is one packet of many in the ratio of packets.
+def connections(material: Material, passed: list[int]) -> tuple[int, int]:
+    """TCP connections of benign traffic that begin: first SYNs sent, and passed. A visitor turned away at the
+    first packet is one packet of many in the ratio of packets.
+
+    passed : packets that passed, by tag.
     """
-    benign = [number for number, kind in enumerate(material.kinds) if not material.attacks(kind)]
-    sent = sum(tag_of(kind, frame) % 2 for _, frame, kind in material.packets if kind in benign)
-    return sent, sum(played.passed[2 * number + 1] for number in benign)
+    first = _first_tags(material)
+    sent = Counter(material.tags)
+    return sum(sent[tag] for tag in first), sum(passed[tag] for tag in first)
+
+
+def _first_tags(material: Material) -> list[int]:
+    return [2 * number + 1 for number, kind in enumerate(material.kinds) if not material.attacks(kind)]
+
+
+def turned_away(material: Material, offline: NDArray[np.void], classes: list[str]) -> dict[str, int]:
+    """What those first SYNs of benign traffic were taken for that the object drops, most first."""
+    lost = np.isin(material.tags, _first_tags(material)) & dropped(offline)
+    return dict(Counter(classes[int(number)] for number in offline["class_id"][lost]).most_common())
+
+
+def unsent(material: Material, offline: NDArray[np.void]) -> dict[str, float]:
+    """What a bundle would have done with the same packets, as the ratios of `make_report`."""
+    tags = np.array(material.tags)
+    gone = dropped(offline)
+    attack = np.array([material.attacks(kind) for kind in material.kinds])[tags // 2]
+    began, passed = connections(
+        material, np.bincount(tags[~gone], minlength=2 * len(material.kinds)).tolist()
+    )
+    return {
+        "attack_dropped_ratio": float(gone[attack].mean()) if attack.any() else 0.0,
+        "benign_passed_ratio": float(1 - gone[~attack].mean()) if not attack.all() else 0.0,
+        "benign_connection_attempts_passed_ratio": passed / max(1, began),
+    }
 
 
 def make_report(
@@ -154,7 +184,7 @@ def make_report(
     attack = [row for row in rows if material.attacks(row.kind)]
     benign = [row for row in rows if not material.attacks(row.kind)]
     attack_dropped, attack_sent = sum(row.dropped for row in attack), sum(row.sent for row in attack)
-    attempts, attempts_passed = connection_attempts(material, played)
+    attempts, attempts_passed = connections(material, played.passed)
     return {
         "plane": played.status["plane_obtained"],
         "packets": played.sent.packets,
@@ -164,6 +194,7 @@ def make_report(
         "packets_per_second": played.sent.packets / played.sent.seconds,
         "benign_connection_attempts": attempts,
         "benign_connection_attempts_passed_ratio": attempts_passed / max(1, attempts),
+        "benign_connection_attempts_taken_for": turned_away(material, offline, classes),
         "seconds": played.sent.seconds,
         "late_us_99": played.sent.late_ns / 1000,
         "lost_before_program": lost,

@@ -9,33 +9,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 
-from wirewise import compiler
+from wirewise import compiler, ready
 from wirewise.console import step
 from wirewise.datasets.manifest import BENIGN
 from wirewise.demo import material as materials
-from wirewise.demo.material import Material, Split
+from wirewise.demo.material import Lesson, Material, Split
 from wirewise.demo.network import check_needs, wire
 from wirewise.demo.page import show
-from wirewise.demo.results import make_report, second_look
+from wirewise.demo.results import make_report, second_look, unsent, write_sent
 from wirewise.demo.session import play
 from wirewise.errors import InputError
 from wirewise.evaluate import Training, matrix, train
 from wirewise.files import write_atomically
+from wirewise.formats import model_file
 from wirewise.formats.bundle import Bundle
 from wirewise.importers import import_model
+from wirewise.models import UNKNOWN
+
+BESIDE = "@flood"
+"""The ready model that gets the same packets as the forest that is trained."""
 
 
 @dataclass(frozen=True)
 class Options:
     """What to play.
 
-    output : folder for the bundle, the policy, the headers sent and report.json. captures : a folder with a
-    manifest.json; None makes packets. duration_s : of what is sent; None is 12 s for made packets, and 10,000
-    packets/s for captures. packets : about how many to make. page_minutes : for how long `show_page` sends.
+    model : a ready model (`@flood`) or a bundle's file; None trains a forest. output : folder for the bundle,
+    the policy, the headers sent and report.json. captures : a folder with a manifest.json; None makes
+    packets. duration_s : of what is sent; None is 12 s for made packets, and 10,000 packets/s for captures.
+    packets : about how many to make. page_minutes : for how long `show_page` sends.
     """
 
+    model: str | None = None
     output: Path = Path("build/demo")
     captures: Path | None = None
     split: Split = "time"
@@ -49,32 +58,42 @@ class Options:
     page_minutes: float = 10.0
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """What is sent, and the bundle with its file. facts : what its origin adds to the report."""
+
+    material: Material
+    bundle: Bundle
+    path: Path
+    facts: dict[str, Any]
+
+
 def run(options: Options) -> dict[str, Any]:
     """Play the demo; gives what it writes to report.json.
 
     Everything it makes in the system is removed when it ends, is interrupted or fails. Raises WirewiseError.
     """
     began = time.monotonic()
-    material, training, bundle, bundle_path = _prepare(options)
-    policy_path = options.output / "policy.yaml"
-    write_atomically(policy_path, _policy(bundle.classes).encode())
+    prepared = _prepare(options)
+    material, bundle = prepared.material, prepared.bundle
+    policy_path = _write_policy(options.output / "policy.yaml", bundle)
     with wire() as made:
         tags = 2 * len(material.kinds)
-        played = play(made, bundle_path, policy_path, material.tagged(), tags, watch=options.watch)
+        played = play(made, prepared.path, policy_path, material.tagged(), tags, watch=options.watch)
     with step("looking at what was missed", quiet=options.quiet):
-        features = len(material.feature_set.features)
-        offline = second_look(material, bundle_path, policy_path, options.output, features)
+        capture = write_sent(material, options.output)
+        offline = _look(capture, material, bundle, prepared.path, policy_path)
     facts = {
         "source": str(options.captures) if options.captures else f"made here, seed {options.seed}",
-        "split": options.split if options.captures else "another seed",
+        "name": options.model or bundle.manifest.name,
         "model": bundle.model.describe(),
-        "trained_on": len(material.table.frame),
-        "test_accuracy": training.report.accuracy,
-        "fidelity": bundle.manifest.fidelity,
         "verifier": bundle.manifest.program.verifier,
-        "bundle": str(bundle_path),
-        "total_seconds": round(time.monotonic() - began, 1),
+        "bundle": str(prepared.path),
+        **prepared.facts,
     }
+    if options.model is None:
+        facts["ready"] = _compare(options, material, capture)
+    facts["total_seconds"] = round(time.monotonic() - began, 1)
     report = make_report(material, played, offline, bundle.classes, facts)
     write_atomically(options.output / "report.json", (json.dumps(report, indent=2) + "\n").encode())
     return report
@@ -86,32 +105,81 @@ def show_page(options: Options) -> None:
     It ends after `page_minutes` or at a signal; what it makes in the system is removed then. Raises
     WirewiseError.
     """
-    material, _, bundle, bundle_path = _prepare(options)
-    policy_path = options.output / "policy-page.yaml"
-    write_atomically(policy_path, _policy(bundle.classes, **_FOR_THE_PAGE).encode())
+    prepared = _prepare(options)
+    policy_path = _write_policy(options.output / "policy-page.yaml", prepared.bundle, **_FOR_THE_PAGE)
     with wire() as made:
-        show(made, bundle_path, policy_path, material.tagged(), options.page_minutes)
+        show(made, prepared.path, policy_path, prepared.material.tagged(), options.page_minutes)
 
 
-def _prepare(options: Options) -> tuple[Material, Training, Bundle, Path]:
-    """What is sent, what was learned, and the bundle with its file."""
+def _prepare(options: Options) -> _Prepared:
     check_needs()
-    material = _material(options)
+    return _train(options) if options.model is None else _take(options, options.model)
+
+
+def _train(options: Options) -> _Prepared:
+    """A forest that learns here."""
+    material, lesson = _both(options)
     _make_folder(options.output)
     with step("training the forest", quiet=options.quiet):
         training = train(
-            material.table,
+            lesson.table,
             "forest",
             depth=options.depth,
             trees=options.trees,
-            class_weight=material.class_weight,
+            class_weight=lesson.class_weight,
             seed=options.seed,
             refit=True,
         )
-    bundle = _compile(options, material, training)
-    bundle_path = options.output / "demo.wirewise"
-    bundle.write(bundle_path)
-    return material, training, bundle, bundle_path
+    bundle = _compile(options, lesson, training)
+    path = options.output / "demo.wirewise"
+    bundle.write(path)
+    facts = {
+        "split": options.split if options.captures else "another seed",
+        "trained_on": len(lesson.table.frame),
+        "test_accuracy": training.report.accuracy,
+        "fidelity": bundle.manifest.fidelity,
+    }
+    return _Prepared(material, bundle, path, facts)
+
+
+def _take(options: Options, model: str) -> _Prepared:
+    """A model that has learned elsewhere: it meets the same packets as a forest would."""
+    found = ready.find(model)
+    _check_classes(  # before packets are made
+        model, model_file.read(found.file).classes if found else Bundle.read(model).classes
+    )
+    material = _both(options)[0] if options.captures else _synthetic(options)
+    _make_folder(options.output)
+    path = _compiled(options, model) if found else Path(model)
+    return _Prepared(material, Bundle.read(path), path, {"cannot_see": found.blind} if found else {})
+
+
+def _compiled(options: Options, model: str) -> Path:
+    with step(f"compiling {model}", quiet=options.quiet):
+        return ready.bundle(model, options.output)
+
+
+def _check_classes(model: str, classes: list[str]) -> None:
+    if BENIGN not in classes:
+        raise InputError(
+            model,
+            f"has no class {BENIGN}, but {', '.join(classes)}",
+            "the demo drops every other class; give a model of attacks, such as @flood",
+        )
+
+
+def _compare(options: Options, material: Material, capture: Path) -> dict[str, Any]:
+    """What a ready model would have done with the same packets."""
+    path = _compiled(options, BESIDE)
+    bundle = Bundle.read(path)
+    policy_path = _write_policy(options.output / f"policy-{bundle.manifest.name}.yaml", bundle)
+    with step(f"giving {BESIDE} the same packets", quiet=options.quiet):
+        offline = _look(capture, material, bundle, path, policy_path)
+    return {"name": BESIDE, **unsent(material, offline)}
+
+
+def _look(capture: Path, material: Material, bundle: Bundle, path: Path, policy: Path) -> NDArray[np.void]:
+    return second_look(capture, len(material.packets), path, policy, len(bundle.feature_set.features))
 
 
 def _make_folder(path: Path) -> None:
@@ -122,21 +190,30 @@ def _make_folder(path: Path) -> None:
         raise InputError(str(path), rule, "give another folder with --output") from error
 
 
-def _material(options: Options) -> Material:
-    if options.captures is None:
-        duration_s = options.duration_s or 12.0
-        return materials.synthetic(options.seed, duration_s=duration_s, packets=options.packets)
-    return materials.from_captures(options.captures, split=options.split, duration_s=options.duration_s)
+def _both(options: Options) -> tuple[Material, Lesson]:
+    if options.captures is not None:
+        return materials.from_captures(options.captures, split=options.split, duration_s=options.duration_s)
+    material = _synthetic(options)
+    lesson = materials.lesson(options.seed, duration_s=_seconds(options), packets=options.packets)
+    return material, lesson
 
 
-def _compile(options: Options, material: Material, training: Training) -> Bundle:
+def _synthetic(options: Options) -> Material:
+    return materials.synthetic(options.seed, duration_s=_seconds(options), packets=options.packets)
+
+
+def _seconds(options: Options) -> float:
+    return options.duration_s or 12.0
+
+
+def _compile(options: Options, lesson: Lesson, training: Training) -> Bundle:
     imported = import_model(training.estimator, classes=training.classes)
     compiled = compiler.compile(
         imported,
-        material.feature_set,
+        lesson.feature_set,
         name="demo",
         classes=training.classes,
-        rows=matrix(material.table.labelled),
+        rows=matrix(lesson.table.labelled),
         verify="always",
         training={
             "estimator": "forest",
@@ -154,7 +231,9 @@ _FOR_THE_PAGE = {"deny": {}, "events": {"features": True, "each": "flow", "rate"
 """What makes events few enough to read, and has them say why; and a list to try."""
 
 
-def _policy(classes: list[str], **more: Any) -> str:
-    """Drop every class but benign."""
-    actions = {name: "pass" if name == BENIGN else "drop" for name in classes}
-    return yaml.safe_dump({"version": 1, "classes": actions, "trigger": "every", **more}, sort_keys=False)
+def _write_policy(path: Path, bundle: Bundle, **more: Any) -> Path:
+    """Drop every class but benign, and what a model does not know."""
+    actions = {name: "pass" if name in (BENIGN, UNKNOWN) else "drop" for name in bundle.classes}
+    policy = {"version": 1, "classes": actions, "trigger": "every", **more}
+    write_atomically(path, yaml.safe_dump(policy, sort_keys=False).encode())
+    return path

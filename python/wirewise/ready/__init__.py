@@ -129,18 +129,19 @@ def compiled(model: Ready) -> Compiled:
     )  # fmt: skip
 
 
-def bundle(name: str | os.PathLike[str]) -> Path:
+def bundle(name: str | os.PathLike[str], folder: Path | None = None) -> Path:
     """The bundle of a name that begins with @, compiled unless this wirewise has done so; any other path as
     it is.
 
-    It is kept below $XDG_CACHE_HOME/wirewise, or ~/.cache. Raises InputError for an unknown name.
+    folder : where it is kept; None: $XDG_CACHE_HOME/wirewise, or ~/.cache/wirewise. Raises InputError for an
+    unknown name.
     """
     from wirewise.formats.bundle import Bundle
 
     model = find(name)
     if model is None:
         return Path(name)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirewise"
+    cache = folder or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirewise"
     path = cache / f"{model.name.removeprefix(SIGN)}.wirewise"
     try:
         kept = Bundle.read(path)
