@@ -27,6 +27,7 @@ from wirewise.datasets import Table
 from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate import out_of_fold, train
 from wirewise.evaluate.lesson import Recipe
+from wirewise.evaluate.train import BENIGN_ONLY, TREES
 from wirewise.feature_sets import FeatureSet
 
 RECIPE = Recipe(first=10, flows=500, alike="capture")
@@ -50,7 +51,8 @@ class Way:
         classes = "two classes" if self.two_classes else "a class for each kind"
         rows = "all rows" if self.recipe == Recipe() else "recipe"
         leaf = f", leaves of {self.leaf}" if self.leaf else ""
-        return f"{self.estimator} {self.trees}x{self.depth}{leaf}, {classes}, {rows}"
+        size = f" {self.trees}x{self.depth}" if self.estimator in TREES else ""
+        return f"{self.estimator}{size}{leaf}, {classes}, {rows}"
 
 
 WAYS = (
@@ -61,6 +63,7 @@ WAYS = (
     Way("forest", 20, 12, True, RECIPE, leaf=20),
     Way("extra-trees", 20, 12, True, RECIPE),
     Way("boosting", 30, 10, True, RECIPE),
+    Way(BENIGN_ONLY, 10, 10, True, RECIPE),
 )
 
 

@@ -69,7 +69,8 @@ def train(
 
     - table: what `features` gives, a file that `wirewise features` wrote, or a `Table`. Rows without a label
       are left out.
-    - estimator: "tree", "forest", "extra-trees", "boosting", "mlp" or "bnn"; or an unfitted classifier.
+    - estimator: "tree", "forest", "extra-trees", "boosting", "mlp", "bnn" or "autoencoder"; or an unfitted
+      classifier.
     - feature_set: the one that made the table; needed for a data frame, which does not say it.
     - depth, trees: of each tree, and how many (for boosting, rounds). leaf: least rows of a leaf; None: 1,
       for boosting 20.

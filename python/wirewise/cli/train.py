@@ -39,7 +39,8 @@ def train(
             "--estimator",
             "--model",
             "-e",
-            help="tree, forest, extra-trees, boosting, or a neural network: mlp, or bnn (a binary one).",
+            help="tree, forest, extra-trees, boosting, or a neural network: mlp, bnn (a binary one), or "
+            "autoencoder (with --benign-only).",
         ),
     ] = "forest",
     trees: Annotated[int, typer.Option(help="Number of trees; for boosting, of rounds.")] = 10,
@@ -51,7 +52,8 @@ def train(
     hidden: Annotated[
         str | None,
         typer.Option(
-            help="Neurons of a network's hidden layers. Default: 16,16; for q16 32,32; for bnn 32,16."
+            help="Neurons of a network's hidden layers. Default: 16,16; for q16 32,32; for bnn 32,16; for "
+            "autoencoder 16."
         ),
     ] = None,
     encoding: Annotated[
@@ -67,6 +69,13 @@ def train(
             help="CLASS=WEIGHT (repeatable), or `balanced`. A heavier benign loses fewer of its packets."
         ),
     ] = None,
+    benign_only: Annotated[
+        bool,
+        typer.Option(
+            "--benign-only",
+            help="Learn from benign rows alone: an autoencoder; an attack is what it cannot restore.",
+        ),
+    ] = False,
     two_classes: Annotated[
         bool,
         typer.Option("--two-classes", help="Learn benign against attack, whatever kind a label says."),
@@ -144,15 +153,18 @@ def train(
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import train as fit
+    from wirewise.evaluate.autoencoder import HIDDEN as REMEMBERED
     from wirewise.evaluate.lesson import Recipe
     from wirewise.evaluate.moments import At
     from wirewise.evaluate.networks import HIDDEN
-    from wirewise.evaluate.train import NETWORKS
+    from wirewise.evaluate.train import BENIGN_ONLY, NETWORKS
     from wirewise.plots import check_plot, write_plot
     from wirewise.quantize import Options
 
     if plot:
         check_plot(plot)
+    if benign_only:
+        estimator = BENIGN_ONLY
     binary = estimator == "bnn"
     if output is not None and binary and output.suffix != ".bnn":
         raise InputError(str(output), "must end in .bnn", "binary networks are written as plain JSON")
@@ -164,8 +176,9 @@ def train(
         raise InputError(f"--network {network}", "is for mlp: bnn is binary already", "leave it out")
     if encoding and not binary:
         raise InputError(f"--encoding {encoding}", "is for binary networks", "add --estimator bnn")
-    kind = "binary" if binary else Options(network=network or "int8").network
-    widths = _widths(hidden) if hidden else HIDDEN[kind]
+    usual = "q16" if estimator == BENIGN_ONLY else "int8"  # its errors are small beside its inputs
+    kind = "binary" if binary else Options(network=network or usual).network
+    widths = _widths(hidden) if hidden else REMEMBERED if estimator == BENIGN_ONLY else HIDDEN[kind]
     loaded = Table.read(table)
     with percent(f"training on {len(loaded.frame):,} packets", quiet=as_json) as progress:
         training = fit(
@@ -285,9 +298,11 @@ def _settings(
     leaf: int | None,
 ) -> dict[str, Any]:
     """What a record of the training says of the estimator's own settings."""
+    from wirewise.evaluate.train import NETWORKS
+
     if estimator == "bnn":
         return {"encoding": encoding, "hidden": list(hidden)}
-    if estimator == "mlp":
+    if estimator in NETWORKS:
         return {"network": kind, "hidden": list(hidden)}
     return {"trees": trees, "depth": depth} | ({} if leaf is None else {"leaf": leaf})
 

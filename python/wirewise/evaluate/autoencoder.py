@@ -11,6 +11,7 @@ their sum above a threshold. No importer, no target and no data path knows that 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,13 @@ from numpy.typing import NDArray
 from wirewise.abi import MAX_WIDTH
 from wirewise.errors import InputError
 
-HIDDEN = 16
+HIDDEN = (16,)
+"""The one hidden layer: neurons that remember."""
 EPOCHS = 40
 ROWS = 60_000
 """That are learned from, at most, drawn by their weights."""
+LEAST = 1e-3
+"""Score that every benign row may have."""
 USUAL = 0.99
 """Share of benign values on either side of which a feature's range ends: it has this share above the least
 and below the most, so single extremes do not stretch it."""
@@ -33,13 +37,15 @@ BEYOND = 4.0
 class Autoencoder:
     """Has `fit`, which gives a scikit-learn pipeline of a scaler and an MLPClassifier, classes 0 and 1.
 
-    hidden : neurons that remember. Raises InputError for sizes that cannot be compiled.
+    hidden : see HIDDEN. Raises InputError for sizes that cannot be compiled.
     """
 
-    def __init__(self, hidden: int = HIDDEN, seed: int = 0) -> None:
-        if not 1 <= hidden <= MAX_WIDTH:
-            raise InputError(f"hidden layers {hidden}", f"must be one of 1 to {MAX_WIDTH} neurons")
-        self.hidden, self.seed = hidden, seed
+    def __init__(self, hidden: Sequence[int] = HIDDEN, seed: int = 0) -> None:
+        if len(hidden) != 1 or not 1 <= hidden[0] < MAX_WIDTH:
+            raise InputError(
+                f"hidden layers {','.join(map(str, hidden))}", f"must be one of 1 to {MAX_WIDTH - 1} neurons"
+            )
+        self.hidden, self.seed = hidden[0], seed
 
     def fit(self, rows: NDArray[np.int64], labels: NDArray[np.int64], sample_weight: Any = None) -> Any:
         """The fitted pipeline; a row is of class 1 if its score is above that of all but 1 % of benign rows.
@@ -75,7 +81,7 @@ class Autoencoder:
                 hidden_layer_sizes=(self.hidden,), max_iter=EPOCHS, random_state=self.seed
             ).fit(scaled, scaled)
         score = np.abs(learned.predict(scaled) - scaled).sum(axis=1)
-        threshold = float(np.quantile(score, USUAL))
+        threshold = max(float(np.quantile(score, USUAL)), LEAST)
         network = MLPClassifier((self.hidden + n, 2 * n), random_state=self.seed)
         network.partial_fit(np.stack([low, high]), [0, 1], classes=[0, 1])  # for what is not its weights
         (into, out), (at_hidden, at_out) = learned.coefs_, learned.intercepts_
@@ -83,11 +89,11 @@ class Autoencoder:
         network.coefs_ = [
             np.concatenate([into, np.eye(n)], axis=1),
             np.concatenate([error, -error], axis=1),
-            np.ones((2 * n, 1)),
+            np.full((2 * n, 1), 1 / threshold),
         ]
         network.intercepts_ = [
             np.concatenate([at_hidden, np.zeros(n)]),
             np.concatenate([at_out, -at_out]),
-            np.array([-threshold]),
+            np.array([-1.0]),
         ]  # fmt: skip
         return make_pipeline(scaler, network)

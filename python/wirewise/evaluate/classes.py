@@ -23,14 +23,14 @@ def class_names(labels: list[str]) -> list[str]:
     return sorted(set(labels), key=lambda name: (name != BENIGN, name))
 
 
-def check_classes(table: Table, *, two: bool = False) -> list[str]:
-    """The classes of a table of labelled rows; two : just TWO_CLASSES. Raises InputError unless there are
-    two, and where one of these shall be benign and no row is.
+def check_classes(table: Table, *, two: bool = False, one: bool = False) -> list[str]:
+    """The classes of a table of labelled rows; two : just TWO_CLASSES; one : though there may be benign rows
+    alone. Raises InputError unless there are two, and where one of these shall be benign and no row is.
     """
     classes = class_names(table.frame["label"].unique().to_list())
     if two and BENIGN not in classes:
         raise InputError("the table", f"has no row labelled {BENIGN}", "see docs/labels.md")
-    if len(classes) < 2:
+    if len(classes) < 2 and not one:
         found = f"only {classes[0]!r}" if classes else "none"
         raise InputError(
             "the table", f"needs labels of at least two classes, it has {found}", "see docs/labels.md"

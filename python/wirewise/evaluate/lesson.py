@@ -196,8 +196,7 @@ class Lesson:
             rows, labels, weights = softened(rows, weights, scores)
         with warnings.catch_warnings(), watched(estimator, progress):  # the report says how good it is
             warnings.simplefilter("ignore", ConvergenceWarning)
-            estimator.fit(rows, labels, **weigh(estimator, weights))
-        return estimator
+            return estimator.fit(rows, labels, **weigh(estimator, weights))
 
 
 def softened(

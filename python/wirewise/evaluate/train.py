@@ -16,6 +16,8 @@ from wirewise import html
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate import leaks, out_of_fold, teaching
+from wirewise.evaluate.autoencoder import HIDDEN as REMEMBERED
+from wirewise.evaluate.autoencoder import Autoencoder
 from wirewise.evaluate.classes import BENIGN, check_classes, matrix, numbers
 from wirewise.evaluate.families import families, kinds
 from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
@@ -63,7 +65,9 @@ TREES: dict[str, Callable[[int, int, int], Any]] = {
 
 Said = tuple[NDArray[np.int64], "NDArray[np.float64] | None"]
 """Class numbers of rows, and their scores, see `out_of_fold.scores`."""
-NETWORKS = ("mlp", "bnn")
+BENIGN_ONLY = "autoencoder"
+"""The estimator that learns from benign rows alone."""
+NETWORKS = ("mlp", "bnn", BENIGN_ONLY)
 ESTIMATORS = (*TREES, *NETWORKS)
 """Names that `train` knows."""
 
@@ -183,17 +187,18 @@ def train(
     classifier. depth : of each tree. trees : how many; for boosting, rounds. leaf : least rows of a leaf;
     None: as scikit-learn, 1, for boosting 20. hidden : for "mlp" and "bnn", neurons of each hidden layer.
     encoding : for "bnn", see `binary_encoding`. class_weight : "balanced" (all classes weigh the same),
-    weights by class name (1 if not named), or None (all packets weigh the same). A heavier `benign` lets more
-    attack packets pass and stops fewer benign ones. two_classes :
-    learn benign against attack, whatever kind it is labelled as. recipe : which rows are learned from, and
-    whether captures weigh the same; None: all rows do. group : what is kept on one side of the split, one of
-    GROUPS; None: see `split`. folds : of the cross-validation; None: FOLDS for trees of TREES that are split
-    by source or capture, else none. seeds : how often its folds are dealt. at : when flows are judged in it.
-    augment : names of `wirewise.augment.AUGMENTATIONS` that tables allow; `copies` variants of each row that
-    is learned from are learned from as well. teacher :
-    a name of `teaching.TEACHERS`, or a fitted classifier, whose scores the estimator learns from, see there;
-    the report then has the teacher and the same estimator without it beside. progress : is told the share
-    that is done, 0 to 1; of a teacher that is fitted nothing is said.
+    weights by class name (1 if not named), or None (all packets weigh the same). A heavier `benign` lets
+    more attack packets pass and stops fewer benign ones. two_classes : learn benign against attack,
+    whatever kind it is labelled as, as BENIGN_ONLY always does, for which the table need not have
+    attacks. recipe : which rows are learned from, and whether captures weigh the same; None: all rows do.
+    group : what is kept on one side of the split, one of GROUPS; None: see `split`. folds : of the cross-
+    validation; None: FOLDS for trees of TREES, and BENIGN_ONLY where there are attacks to test, that are
+    split by source or capture, else none. seeds : how often its folds are dealt. at : when flows are
+    judged in it. augment : names of `wirewise.augment.AUGMENTATIONS` that tables allow; `copies` variants
+    of each row that is learned from are learned from as well. teacher : a name of `teaching.TEACHERS`, or
+    a fitted classifier, whose scores the estimator learns from, see there; the report then has the
+    teacher and the same estimator without it beside. progress : is told the share that is done, 0 to 1;
+    of a teacher that is fitted nothing is said.
 
     The estimator was fitted to the training part only, so the report is about that very model. With refit
     it is then fitted again, to all rows: the model that is kept has seen more than the one the report is
@@ -201,7 +206,8 @@ def train(
     MissingFeatureError for "bnn" without JAX and optax.
     """
     usable = table.labelled
-    classes = check_classes(usable, two=two_classes)
+    benign_only = estimator == BENIGN_ONLY
+    classes = check_classes(usable, two=two_classes or benign_only, one=benign_only)
     rows, labels = matrix(usable), numbers(usable, classes)
     settings = {
         "depth": depth, "trees": trees, "leaf": leaf, "hidden": hidden, "encoding": encoding, "seed": seed
@@ -225,10 +231,12 @@ def train(
     def test(parts: Split, fitted: Any) -> Report:
         return Report.of(labels[parts.test], np.asarray(fitted.predict(rows[parts.test]), np.int64), classes)
 
+    if benign_only and teacher is not None:
+        raise InputError("a teacher", "has nothing to say to an autoencoder", "leave it out")
     make_estimator(estimator, **settings)  # type: ignore[arg-type] # wrong settings are said first
     parts = split(usable.frame, group, test_share=test_share, seed=seed)
     missing = sorted(set(range(len(classes))) - set(labels[parts.learn].tolist()))
-    if missing:
+    if missing and not (benign_only and missing == [1]):
         raise InputError(
             "the table",
             f"has no {parts.by} of class {classes[missing[0]]!r} left to train on",
@@ -236,7 +244,8 @@ def train(
         )
     if folds is None:
         dealt = parts.by in ("source", "capture")
-        folds = FOLDS if estimator in tuple(TREES) and dealt and teacher is None else 0
+        quick = estimator in (*TREES, BENIGN_ONLY) and labels.any()
+        folds = FOLDS if quick and dealt and teacher is None else 0
     by_flow_too = bool(folds) and parts.by != "flow" and teacher is None
     if seeds < 1:
         raise InputError(f"{seeds} seeds", "must be 1 or more")
@@ -261,7 +270,9 @@ def train(
                 fit(part.learn, lessons.for_rows(part.learn)), rows[part.test], len(classes)
             ),
         )  # fmt: skip
-    doubts = leaks.warnings(usable.frame, rows, labels, classes, usable.feature_set.feature_names, parts)
+    doubts = []
+    if labels.any():
+        doubts = leaks.warnings(usable.frame, rows, labels, classes, usable.feature_set.feature_names, parts)
     doubts += lessons.doubts
     if refit:
         everything = np.arange(len(rows))
@@ -374,6 +385,8 @@ def make_estimator(
         raise InputError(f"estimator {estimator!r}", "is not known", choose(estimator, ESTIMATORS))
     if estimator == "mlp":
         return make_mlp(hidden or HIDDEN["int8"], seed)
+    if estimator == BENIGN_ONLY:
+        return Autoencoder(hidden or REMEMBERED, seed)
     if estimator == "bnn":
         return make_bnn(hidden or HIDDEN["binary"], encoding, seed)
     if not 1 <= depth <= 32 or not 1 <= trees <= 1000:
