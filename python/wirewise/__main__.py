@@ -6,11 +6,16 @@ Signals are handled before anything large is imported.
 
 from __future__ import annotations
 
+import os
+
 from wirewise import ending
 
 
 def run() -> None:
     ending.install()
+    # Threads of OpenMP (scikit-learn's boosting) wait for each other by spinning, unless told otherwise
+    # before it is loaded. With other work on all CPUs that takes the CPU from the thread they wait for.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         from wirewise.cli import run
 
