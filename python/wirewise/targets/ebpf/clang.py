@@ -45,9 +45,10 @@ _FRAME_UNIT = 32
 STACK_OF_PARTS = 5 * 32
 # How the packet's path is cut (WW_SPLIT of pipeline.h): 0, IPv6 has a function of its own; 1, IPv4 has one
 # too; 2, parsing is over before the flow is looked for. Each costs a packet a call more, so the first that
-# fits is taken. Without a model it is the last if it is not 0: the verifier then follows half as many
-# instructions, and more features are read than any model reads.
+# fits is taken. The last has the verifier follow half as many instructions: without a model, where more
+# features are read than any model reads, it is taken instead of 1 for programs of so many instructions.
 MAXIMUM_SPLIT = 2
+LARGE_EXTRACTION = 9_000
 _PART = re.compile(r"__noinline \w+ ww_tree_\d+_\d+\(")
 
 
@@ -172,12 +173,14 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
             # The last may do without room for all parts, which few models need at once; the verifier knows.
             last = split == MAXIMUM_SPLIT
             if not too_large and needed <= (STACK_LIMIT if last else limit):
-                break
-            if last:
+                data = (folder / "program.bpf.o").read_bytes()
+                instructions = _instructions(data)
+                if last or not (split and without_model and instructions > LARGE_EXTRACTION):
+                    break
+            elif last:
                 raise StackError(STACK_LIMIT, None if too_large else needed)
-            split = MAXIMUM_SPLIT if without_model else split + 1
-        data = (folder / "program.bpf.o").read_bytes()
-    return Built(data, version, _instructions(data), split)
+            split += 1
+    return Built(data, version, instructions, split)
 
 
 def _confined(folder: Path, data_path: Path) -> list[str]:
