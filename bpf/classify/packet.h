@@ -16,7 +16,7 @@
 #define WW_SPLIT 0
 #endif
 
-/* Of the lower half of what ww_read_question returns; 0: there is no question, for a name has one byte at least. */
+/* The lower half of what ww_read_question returns; 0 without a question, since a name has one byte at least. */
 #define WW_QUESTION_NAME_LENGTH(question) ((question) & 0xff)
 #define WW_QUESTION_LABELS(question) ((question) >> 8 & 0xff)
 #define WW_QUESTION_TYPE(question) ((question) >> 16 & 0xffff)

@@ -11,7 +11,6 @@
 #include <bpf/bpf_endian.h>
 
 #include "classify/packet.h"
-#include "classify/sketch.h"
 #include "frame/hook.h"
 
 #define WW_PORT_DNS 53
@@ -22,6 +21,8 @@
 #define WW_DNS_LOWER 0x20202020
 
 #if WW_QUESTION
+#include "classify/sketch.h"
+
 /* A name as 32 bits, whatever the case of its letters. It is there, and some bytes behind it. A global function, as the next is: verified
  * once. */
 __noinline __u32 ww_fold_name(WW_HOOK_ARG *ctx, __u32 offset, __u32 length)

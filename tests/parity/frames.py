@@ -111,7 +111,7 @@ def udp(source: int, destination: int, length: int = 8) -> bytes:
 
 
 def dns(name: bytes, kind: int = 1, questions: int = 1, *, back: bool = False) -> bytes:
-    """A message. name: as it stands in it. kind: of the question, such as 1, A."""
+    """A message. name: with the lengths of its labels. kind: of the question, such as 1, A."""
     head = struct.pack(">6H", 7, 0x8180 if back else 0x0100, questions, 0, 0, 0)
     return head + name + struct.pack(">HH", kind, 1)
 

@@ -18,7 +18,7 @@ class Question(NamedTuple):
     """The first question of a message."""
 
     name: bytes
-    """As it stands there: each label behind its length, and a zero byte; 1 to 255 bytes."""
+    """As in the packet: each label behind its length, and a zero byte; 1 to 255 bytes."""
     labels: int
     """0 (the root) to 127."""
     type: int

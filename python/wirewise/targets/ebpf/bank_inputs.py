@@ -232,7 +232,8 @@ def _parts(source: BinaryInput, feature: Feature, bounds: Range) -> Iterator[tup
         if not compared:
             yield first, len(thresholds), "", (1 << always) - 1
             continue
-        steps = "".join(f" v += (__u64)({number(t)} - x) >> 63; ww_hide(v);" for t in compared)
+        # One after the other: of 64 differences at once the compiler would keep most on the stack.
+        steps = "".join(f" v += (__u64)({number(t)} - x) >> 63; ww_hide(v); ww_hide(x);" for t in compared)
         yield (
             first,
             len(thresholds),

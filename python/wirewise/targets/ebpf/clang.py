@@ -46,9 +46,10 @@ STACK_OF_PARTS = 5 * 32
 # How the packet's path is cut (WW_SPLIT of pipeline.h): 0, IPv6 has a function of its own; 1, IPv4 has one
 # too; 2, parsing is over before the flow is looked for. Each costs a packet a call more, so the first that
 # fits is taken. The last has the verifier follow half as many instructions: without a model, where more
-# features are read than any model reads, it is taken instead of 1 for programs of so many instructions.
+# features are read than any model reads, it is taken instead of 1 for large programs.
 MAXIMUM_SPLIT = 2
 LARGE_EXTRACTION = 9_000
+"""Instructions."""
 _PART = re.compile(r"__noinline \w+ ww_tree_\d+_\d+\(")
 
 
