@@ -13,6 +13,8 @@ from typing import Literal
 from wirewise.feature_sets.fields import FIELDS, Context, Field
 
 DIRECTIONS = ("forward", "backward")
+_THERE = {"payload": "payload_head", "question": "dns_name_length"}
+"""Of kinds that only some packets have: the field that is not 0 in those."""
 
 
 @dataclass(frozen=True, order=True)
@@ -46,12 +48,12 @@ class Sampling:
     @property
     def counted(self) -> bool:
         """A flow, too, needs a counter of its own: the number of its packets does not tell."""
-        return self.kind in ("gap", "own", "payload", "question") or bool(self.direction)
+        return self.kind in ("gap", "own", *_THERE) or bool(self.direction)
 
     @property
     def conditions(self) -> tuple[tuple[Field, str], ...]:
         """C: a field, and what must hold of it, besides what "iat", "own" and "gap" leave out."""
-        there = {"payload": "payload_head", "question": "dns_name_length"}.get(self.kind)
+        there = _THERE.get(self.kind)
         wanted = "== 1" if self.direction == "forward" else "== 0"
         return (
             *(((FIELDS[there], "!= 0"),) if there else ()),
@@ -62,9 +64,7 @@ class Sampling:
         """Whether a packet is a sample."""
         if self.kind == "iat" and context.packets == 1:
             return False
-        if self.kind == "payload" and not context.packet.payload_head:
-            return False
-        if self.kind == "question" and context.packet.question is None:
+        if self.kind in _THERE and not FIELDS[_THERE[self.kind]].read(context):
             return False
         if self.kind == "gap" and context.gap_ns is None:
             return False
