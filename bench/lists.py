@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a deny list and bans cost, and how long a list of a million prefixes takes to load.
+"""What a deny list, bans and an allow list cost, and how long a list of a million prefixes takes to load.
 
     python -m bench.lists --output build/bench/lists.json
 
@@ -86,6 +86,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         other = "b" if its_class == "a" else "a"
         programs["bans, not banned"] = lab.attach("free", f"classes: {ban.format(other)}\n")
         programs["banned"] = lab.attach("banned", f"classes: {ban.format(its_class)}\n")
+        programs["allowed"] = lab.attach("allowed", f"allow: {{prefixes: [{_SENDER}/32]}}\n")
+        for case, prefix in {"allowed for a while": _SENDER, "allowance, no match": "192.0.2.77"}.items():
+            programs[case] = lab.attach(f"allow{len(programs)}", "")
+            agent.call("allow", "add", prefix, "--for", "1h", *lab.place(f"allow{len(programs) - 1}"))
         loaded = lab.load("long", options.prefixes)
         drop = "classes: {a: {action: drop}, b: {action: drop}}\n"
         bans = "classes: {a: &all {ban: {by: source, for: 1h, spoofable: true}}, b: *all}\n"
