@@ -104,6 +104,20 @@ def test_the_program_says_what_the_integers_say(made: Path, plane: str) -> None:
     assert {one["application"] for one in real["flows"]["applications"]} == {"quic", "(not named)"}
 
 
+def test_what_attackers_have_to_change_is_told_by_label_and_flow(made: Path) -> None:
+    judged = (made / "m.wirewise", captures(made)[0], "-l", made / "labels.yaml")
+    options = ("--evasion", "--evasion-flows", 3)
+    evasion = evaluate(*judged, *options)["evasion"]
+    families = {(one["family"], one["change"]): one for one in evasion["families"]}
+    assert {change for _, change in families} == {"padding", "pace", "splitting", "extra"}
+    assert all(one["flows"] == 3 and 0 <= one["evaded"] <= 3 for one in families.values())
+    assert len(evasion["flows"]) == 3 * len(families) and evasion["left_out"] == {}
+    said = run("evaluate", *judged, *options, "--report", made / "evasion.html").output
+    for text in (said, (made / "evasion.html").read_text()):
+        assert "What attackers have to change to be found no more at packet 5" in text
+    assert evaluate(*judged)["evasion"] is None
+
+
 def test_what_was_learned_from_is_left_out_where_it_is_known(made: Path) -> None:
     bundle, table = made / "m.wirewise", made / "t.parquet"
     kept = evaluate(bundle, table)
@@ -233,6 +247,7 @@ def refuse(*arguments: object) -> None:
         (["m.pkl", "0.pcap", "-l", "labels.yaml"], "is no bundle, and only the program"),
         (["m.wirewise", "t.parquet", "--kernel"], "--kernel: is for captures"),
         (["m.wirewise", "t.parquet", "-l", "labels.yaml"], "--labels: is for captures"),
+        (["m.wirewise", "t.parquet", "--evasion"], "--evasion: is for captures"),
         (["m.wirewise", "t.parquet", "t.parquet"], "stands behind the table"),
         (["m.wirewise", "0.pcap", "m.pkl"], "stands behind the data"),
         (["t.parquet"], "no model was given"),

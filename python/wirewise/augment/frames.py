@@ -36,6 +36,11 @@ class Place:
     pppoe: bool
     conversation: tuple[bytes, ...]
 
+    def source(self, frame: bytes | bytearray) -> bytes:
+        """The address that a frame comes from."""
+        begin, size = (12, 4) if self.version == 4 else (8, 16)
+        return bytes(frame[self.network + begin : self.network + begin + size])
+
 
 def locate(frame: bytes | bytearray) -> Place | None:
     """None for what stays as it is."""
@@ -100,12 +105,7 @@ def ports(frame: bytearray, place: Place, drawn: Drawn) -> None:
 def ttl(frame: bytearray, place: Place, drawn: Drawn) -> None:
     """Another system, so many hops away: the same shift for all packets of one direction."""
     at = place.network + (8 if place.version == 4 else 7)
-    sender = (
-        bytes(frame[place.network + 12 : place.network + 16])
-        if place.version == 4
-        else bytes(frame[place.network + 8 : place.network + 24])
-    )
-    initial, hops = new_path(drawn.seed, place.conversation, sender)
+    initial, hops = new_path(drawn.seed, place.conversation, place.source(frame))
     was = next(each for each in INITIAL_TTL if frame[at] <= each)
     frame[at] = min(255, max(1, initial - hops - (was - frame[at]) % MOST_HOPS))
 
@@ -146,8 +146,16 @@ def padding(frame: bytearray, place: Place, drawn: Drawn) -> None:
     )
     if more <= 0:
         return
+    lengthen(frame, place, more)
+
+
+def lengthen(frame: bytearray, place: Place, more: int) -> None:
+    """A packet with so many zero bytes more at its end, or fewer: its headers say so.
+
+    Nothing is inserted in a frame that was cut, and nothing taken from one.
+    """
     at, length = place.network, place.length + more
-    if (end := at + place.length) <= len(frame):  # else it was cut, and stays so
+    if more > 0 and (end := at + place.length) <= len(frame):  # else it was cut, and stays so
         frame[end:end] = bytes(more)
     if place.version == 4:
         frame[at + 2 : at + 4] = length.to_bytes(2, "big")
@@ -157,7 +165,7 @@ def padding(frame: bytearray, place: Place, drawn: Drawn) -> None:
         frame[at - 4 : at - 2] = (length + 2).to_bytes(2, "big")
     if place.protocol == UDP:
         said = int.from_bytes(frame[place.transport + 4 : place.transport + 6], "big") + more
-        frame[place.transport + 4 : place.transport + 6] = min(said, 0xFFFF).to_bytes(2, "big")
+        frame[place.transport + 4 : place.transport + 6] = min(max(said, 0), 0xFFFF).to_bytes(2, "big")
 
 
 def pace(drawn: Drawn) -> float:

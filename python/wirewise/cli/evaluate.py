@@ -110,6 +110,17 @@ def evaluate(
         typer.Option(help="Write a policy that drops the classes that may be dropped, and counts the rest."),
         OUTPUT,
     ] = None,
+    evasion: Annotated[
+        bool,
+        typer.Option(
+            "--evasion",
+            help="Of captures: also search for the least change (padding, pace, splitting, extra packets) at "
+            "which attacks that are found are found no more.",
+        ),
+    ] = False,
+    evasion_flows: Annotated[
+        int, typer.Option(min=1, help="With --evasion: flows of each family that are changed, at most.")
+    ] = 20,
     plot: PlotOption = None,
     as_json: Json = False,
 ) -> None:
@@ -142,6 +153,7 @@ def evaluate(
         all_rows,
         trained_on,
         CaptureFolder.read(applications) if applications else None,
+        evasion_flows if evasion else 0,
         quiet=as_json,
     )
     models, data = _apart(inputs)
@@ -151,8 +163,8 @@ def evaluate(
     if _is_table(data[0]) or not _is_capture(data[0]):
         if len(data) > 1:
             raise InputError(str(data[1]), "stands behind the table", "evaluate one table at a time")
-        if kernel or labels:
-            option = "--kernel" if kernel else "--labels"
+        if kernel or labels or evasion:
+            option = "--kernel" if kernel else "--labels" if labels else "--evasion"
             raise InputError(option, "is for captures", "leave it out, or give captures instead of a table")
         table = Table.read(data[0])
         found = [on_table(path, data[0], table, asked) for path in models]

@@ -39,12 +39,32 @@ def print_evaluation(found: Evaluation) -> None:
         title="What is asked of a model that may drop packets",
         right=(2, 3),
     )
+    _print_evasion(found)
     sentences = [*([found.drift.sentence] if found.drift else []), *found.unseen.sentences]
     grid((("", sentence) for sentence in sentences), title="What it has never seen")
     _print_integers(found)
     for what, count in found.left_out.items():
         if count:
             note(f"{count:,} packets {what} were left out")
+
+
+def _print_evasion(found: Evaluation) -> None:
+    """What attackers would have to change."""
+    from wirewise.evaluate.evasion import COLUMNS
+
+    if found.evasion is None:
+        return
+    if not found.evasion.summaries:
+        note("no attack is found whose packets could be changed")
+    else:
+        listing(
+            COLUMNS,
+            (one.row for one in found.evasion.summaries),
+            title=f"What attackers have to change to be found no more at {found.flows.at}",
+            right=(2, 3, 4, 5),
+        )
+    for why in found.evasion.left_out.values():
+        note(why)
 
 
 def print_families(found: Evaluation) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,16 @@ SUFFIX = ".wirewise"
 
 @dataclass(frozen=True)
 class Asked:
-    """What holds for every model. trained_on : a table. applications : who names them."""
+    """What holds for every model. trained_on : a table. applications : who names them. evasion : how many
+    flows of each family are changed until they are not found any more.
+    """
 
     at: At
     limits: Limits
     all_rows: bool
     trained_on: Path | None
     applications: CaptureFolder | None
+    evasion: int
     quiet: bool
 
 
@@ -52,6 +55,7 @@ def on_table(path: Path, table_path: Path, table: Table, asked: Asked) -> Found:
 def on_captures(path: Path, captures: Sequence[Path], truth: Truth, asked: Asked, *, kernel: bool) -> Found:
     """A bundle, by its own program in the engine, or in this kernel."""
     from wirewise.evaluate import on_captures
+    from wirewise.evaluate.evasion import evasions
     from wirewise.evaluate.judging import Subject, judge
     from wirewise.evaluate.subject import Chosen, learned_rows, without
     from wirewise.formats.bundle import Bundle
@@ -72,7 +76,7 @@ def on_captures(path: Path, captures: Sequence[Path], truth: Truth, asked: Asked
     if asked.trained_on and not asked.all_rows:
         chosen = without(chosen, learned_rows(asked.trained_on, subject.training))
     with step(f"judging {path.name}", quiet=asked.quiet):
-        return judge(
+        found = judge(
             subject,
             data,
             table,
@@ -82,6 +86,21 @@ def on_captures(path: Path, captures: Sequence[Path], truth: Truth, asked: Asked
             limits=asked.limits,
             warnings=warnings,
         )
+    if not asked.evasion:
+        return found
+    with percent(f"changing what {path.name} finds", quiet=asked.quiet) as progress:
+        evasion = evasions(
+            path,
+            subject.bundle,
+            table,
+            chosen.rows,
+            at=asked.at,
+            flows=asked.evasion,
+            after=found.evaluation.after,
+            kernel=kernel,
+            progress=progress,
+        )
+    return replace(found, evaluation=replace(found.evaluation, evasion=evasion))
 
 
 def _named(table: Table, asked: Asked) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -25,6 +25,9 @@ from wirewise.evaluate.report import Report
 from wirewise.evaluate.unseen import Unseen, unseen
 from wirewise.evaluate.verdict import Limits, Verdict, verdict
 from wirewise.models import UNKNOWN, Model
+
+if TYPE_CHECKING:
+    from wirewise.evaluate.evasion import Evasions
 
 Plane = Literal["reference", "engine", "kernel"]
 """What says the verdicts: the integer model in Python, or the program itself."""
@@ -107,7 +110,8 @@ class Evaluation:
     at one of their packets. unseen : what neither training nor test has met. drift : from the flows that the
     model learned from, None without a bundle that remembers them. cost : of the program, None of a model
     alone. fidelity : estimator and integers, None without the estimator; compiled : the same as the bundle
-    recorded. left_out : rows that were not used, by reason.
+    recorded. left_out : rows that were not used, by reason. evasion : what attackers would have to change,
+    None unless it was asked for.
     """
 
     about: About
@@ -124,6 +128,7 @@ class Evaluation:
     left_out: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     after: int = 1
+    evasion: Evasions | None = None
 
     @property
     def policy(self) -> str:
@@ -167,6 +172,7 @@ class Evaluation:
             "fidelity": self.fidelity,
             "compiled": self.compiled,
             "left_out": self.left_out,
+            "evasion": self.evasion and self.evasion.to_dict(),
             "warnings": self.warnings,
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from wirewise import html
 from wirewise.evaluate.evaluation import Evaluation
+from wirewise.evaluate.evasion import COLUMNS
 from wirewise.formats.losses import agreement, summary
 from wirewise.report.figures import charts
 
@@ -23,6 +24,18 @@ def evidence(one: Evaluation) -> list[str]:
         *_confusion(one),
         *_integers(one),
         *_cost(one),
+        *_evasion(one),
+    ]
+
+
+def _evasion(one: Evaluation) -> list[str]:
+    """What attackers have to change to be found no more."""
+    if not one.evasion or not one.evasion.summaries:
+        return []
+    rows = [summary.row for summary in one.evasion.summaries]
+    return [
+        html.heading(f"What attackers have to change to be found no more at {one.flows.at}", 3),
+        html.wide(html.table(COLUMNS, rows, right=range(2, 6))),
     ]
 
 

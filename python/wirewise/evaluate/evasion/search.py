@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The least strength of a change at which a model no longer finds a flow.
+
+All attackers in a capture make the same change at once, so that features which count over many flows see it
+too, and the bundle's own program judges the changed packets. A strength is tried only where it can tell
+something: strengths grow in steps, then the gaps below each flow's first escape are halved. Between two
+strengths at which a flow's features lie between the same thresholds of all trees, integer trees say the same
+for every value between, so such a gap is closed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import count, pairwise
+from os import sched_getaffinity
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wirewise import agent, ending
+from wirewise.abi import Status
+from wirewise.datasets import Table, write_capture
+from wirewise.errors import InputError
+from wirewise.evaluate.classes import BENIGN, numbers
+from wirewise.evaluate.evasion.changes import CHANGES, Change
+from wirewise.evaluate.evasion.rewriting import Original
+from wirewise.evaluate.moments import At
+from wirewise.evaluate.operating_point import in_a_row
+from wirewise.evaluate.per_flow import flow_verdicts
+from wirewise.formats.bundle import Bundle
+from wirewise.models import UNKNOWN
+from wirewise.models.bounded import Bounded
+from wirewise.models.tree import LEAF, TreeEnsemble
+
+MOST_TRIES = 32
+"""Of one change on one capture."""
+MOST_CAPTURES = 3
+"""From which the flows of a label are drawn."""
+
+_Cells: TypeAlias = bytes | None
+_Said: TypeAlias = tuple[bool, _Cells]
+"""Whether a flow is found, and between which thresholds its features lie; None: not known."""
+
+
+@dataclass(frozen=True)
+class Least:
+    """What one flow has to change. strength : None if it is found at all that were tried. exact : no smaller
+    strength does it; else one may, as there were too many to try.
+    """
+
+    capture: str
+    flow: str
+    family: str
+    change: str
+    strength: int | None
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Flows of a family under one change. evaded : are no longer found at some strength. half : the least
+    strength at which half of all flows have escaped, and said, the same in words; None: fewer ever do.
+    exact : of how many flows the least is known for sure.
+    """
+
+    family: str
+    change: str
+    flows: int
+    evaded: int
+    exact: int
+    half: int | None
+    said: str
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """In words, under `COLUMNS`."""
+        escaped = f"{100 * self.evaded / self.flows:.1f}"
+        return self.family, self.change, f"{self.flows:,}", escaped, self.said, f"{self.exact:,}"
+
+
+COLUMNS = ("family", "change", "flows", "escaped %", "half of them by", "least known of")
+
+
+@dataclass(frozen=True)
+class Evasions:
+    """found : a row for each flow and change. left_out : captures that could not be changed, and why."""
+
+    found: list[Least]
+    left_out: dict[str, str]
+
+    @cached_property
+    def summaries(self) -> list[Summary]:
+        """By family and change, in the order of `CHANGES`."""
+        families = sorted({one.family for one in self.found})
+        made = []
+        for family in families:
+            for change in CHANGES.values():
+                flows = [one for one in self.found if (one.family, one.change) == (family, change.name)]
+                if not flows:
+                    continue
+                strengths = sorted(one.strength for one in flows if one.strength is not None)
+                middle = (len(flows) + 1) // 2
+                half = strengths[middle - 1] if len(strengths) >= middle else None
+                said = "never" if half is None else change.said(half)
+                exact = sum(one.exact for one in flows)
+                made.append(Summary(family, change.name, len(flows), len(strengths), exact, half, said))
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "families": [asdict(one) for one in self.summaries],
+            "flows": [asdict(one) for one in self.found],
+            "left_out": self.left_out,
+        }
+
+
+def evasions(
+    path: Path,
+    bundle: Bundle,
+    table: Table,
+    rows: Table,
+    *,
+    at: At,
+    flows: int,
+    after: int = 1,
+    kernel: bool = False,
+    seed: int = 0,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Evasions:
+    """Searches for flows that the bundle finds in captures.
+
+    path : of the bundle. table, rows : of `on_captures.labelled` and `run`. at : when a flow is judged.
+    flows : at most so many of each family, drawn by `seed`. after : verdicts in a row that a policy asks for.
+    kernel : run changed captures there, not in the engine. progress : is told the share that is done.
+    """
+    judge = _Judge(path, bundle, at, after, kernel)
+    wanted = _drawn(judge, rows, flows, seed)
+    found: list[Least] = []
+    left_out: dict[str, str] = {}
+    steps = len(wanted) * len(CHANGES)
+    done = count(1)
+    stopped = Event()
+
+    def search(capture: str) -> list[Least] | str:
+        families = wanted[capture]
+        part = Table(table.frame.filter(pl.col("capture") == capture), table.feature_set)
+        attacks = part.frame["packet"].to_numpy()[judge.is_attack(part)] - 1
+        try:
+            original = Original.read(Path(capture), frozenset(attacks.tolist()))
+        except InputError as error:
+            return str(error)
+        made = []
+        for change in CHANGES.values():
+            tries = _Tries(judge, original, part.frame, change, stopped)
+            for flow, (strength, exact) in tries.least(list(families)).items():
+                made.append(Least(capture, flow, families[flow], change.name, strength, exact))
+            progress(next(done) / steps)
+        return made
+
+    with ThreadPoolExecutor(len(sched_getaffinity(0))) as pool:
+        try:
+            for capture, made in zip(wanted, pool.map(search, wanted), strict=True):
+                if isinstance(made, str):
+                    left_out[capture] = made
+                else:
+                    found += made
+        except BaseException:
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return Evasions(found, left_out)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    path: Path
+    bundle: Bundle
+    at: At
+    after: int
+    kernel: bool
+
+    @cached_property
+    def _benign(self) -> list[int]:
+        """Classes that are not against a flow: what a model does not know passes."""
+        classes = self.bundle.classes
+        benign = classes.index(BENIGN) if BENIGN in classes else 0
+        return [benign, *(number for number, name in enumerate(classes) if name == UNKNOWN)]
+
+    @cached_property
+    def _thresholds(self) -> dict[int, NDArray[np.int64]] | None:
+        """Of each feature that is compared; None for models that do more than compare."""
+        model, found = self.bundle.model, set[tuple[int, int]]()
+        if isinstance(model, Bounded):
+            for bound in model.bounds:
+                found |= {(bound.feature, bound.low - 1), (bound.feature, bound.high)}
+            model = model.model
+        if not isinstance(model, TreeEnsemble):
+            return None
+        for tree in model.trees:
+            found |= {pair for pair in zip(tree.feature, tree.threshold, strict=True) if pair[0] != LEAF}
+        ordered = sorted(found)
+        return {
+            feature: np.array([threshold for of, threshold in ordered if of == feature], np.int64)
+            for feature in {feature for feature, _ in ordered}
+        }
+
+    def is_attack(self, table: Table) -> NDArray[np.bool_]:
+        """Whether each row's label is one of the model's classes, and against it, (n,)."""
+        truth = numbers(table, self.bundle.classes)
+        return (truth >= 0) & ~np.isin(truth, self._benign)
+
+    def found(self, frame: pl.DataFrame, said: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether flows are found when they are judged, (F,), in the order in which they come. frame : n rows
+        in order. said : class numbers, (n,).
+        """
+        if self.after > 1:
+            said = in_a_row(frame, said, self.after)
+        against = (~np.isin(said, self._benign)).astype(np.int64)
+        return flow_verdicts(frame, np.zeros_like(against), against, 2, self.at).at[:, 1]
+
+    def run(self, capture: Path) -> NDArray[np.void]:
+        """A record for each packet, see `agent.trace`."""
+        return agent.trace(
+            capture,
+            self.path,
+            n_features=len(self.bundle.feature_set.features),
+            seed=0,
+            plane="kernel" if self.kernel else "engine",
+        )
+
+    def cells(self, frame: pl.DataFrame, records: NDArray[np.void]) -> list[_Cells]:
+        """Of each flow, in the order in which they come. records : of the frame's rows."""
+        flows = frame.with_row_index().group_by("flow", maintain_order=True)
+        if self._thresholds is None or self.at.every or self.after > 1:
+            return [None] * frame["flow"].n_unique()
+        moments = flows.agg(
+            pl.col("index").gather(row).first().alias(name) for name, row in self.at.rows.items()
+        ).drop("flow")
+        found: list[_Cells] = []
+        for places in moments.iter_rows():
+            judged = records[list(places)]
+            places_of = [
+                np.searchsorted(thresholds, judged["feature"][:, feature])
+                for feature, thresholds in self._thresholds.items()
+            ]
+            # A verdict that was kept says nothing of the features now.
+            found.append(np.array(places_of).tobytes() if judged["inferred"].all() else None)
+        return found
+
+
+def _drawn(judge: _Judge, rows: Table, flows: int, seed: int) -> dict[str, dict[str, str]]:
+    """Flows of attacks that are found, at most so many of each label and of few captures: by capture, with
+    their labels.
+    """
+    attack = pl.Series(judge.is_attack(rows))
+    theirs = rows.frame.filter(attack)
+    found = judge.found(theirs, theirs["said"].to_numpy())
+    names = theirs.group_by("capture", "flow", maintain_order=True).agg(pl.col("label").first())
+    chosen = names.filter(pl.Series(found)).sort("label", "capture", "flow")
+    chosen = chosen.sample(fraction=1, shuffle=True, seed=seed)
+    captures = (
+        chosen.select("label", "capture").unique(maintain_order=True).group_by("label", maintain_order=True)
+    )
+    chosen = chosen.join(captures.head(MOST_CAPTURES), on=["label", "capture"], maintain_order="left")
+    chosen = chosen.group_by("label", maintain_order=True).head(flows)
+    drawn: dict[str, dict[str, str]] = {}
+    for label, capture, flow in sorted(chosen.select("label", "capture", "flow").iter_rows()):
+        drawn.setdefault(capture, {})[flow] = label
+    return drawn
+
+
+class _Tries:
+    """Strengths of one change on one capture, and what came of them."""
+
+    def __init__(
+        self, judge: _Judge, original: Original, part: pl.DataFrame, change: Change, stopped: Event
+    ) -> None:
+        """Tries none yet. part : a row for each packet of the capture. stopped : a search has failed."""
+        self._judge, self._original, self._part, self._change = judge, original, part, change
+        self._stopped = stopped
+        self._tried: dict[int, dict[str, _Said]] = {}
+
+    def least(self, flows: Sequence[str]) -> dict[str, tuple[int | None, bool]]:
+        """The least strength of each flow that is found without any, and whether it is sure."""
+        self._try(0)
+        flows = [flow for flow in flows if self._found(flow, 0)]
+        strengths = self._change.strengths
+        step = 1
+        while any(self._first_escape(flow) is None for flow in flows) and strengths[-1] not in self._tried:
+            self._try(min(strengths[0] + step - 1, strengths[-1]))
+            step *= 2
+        while len(self._tried) < MOST_TRIES:
+            wanted = Counter(middle for flow in flows for middle in self._open(flow))
+            if not wanted:
+                break
+            self._try(min(wanted, key=lambda strength: (-wanted[strength], strength)))
+        return {flow: (self._first_escape(flow), not self._open(flow)) for flow in flows}
+
+    def _try(self, strength: int) -> None:
+        if self._stopped.is_set():
+            raise CancelledError
+        with ending.temporary_folder() as folder:
+            path, origins = folder / "changed.pcap", []
+
+            def packets() -> Iterator[tuple[int, bytes]]:
+                for time_ns, frame, origin in self._original.changed(self._change, strength):
+                    origins.append((time_ns, origin))
+                    yield time_ns, frame
+
+            write_capture(path, packets())
+            records = self._judge.run(path)
+        times, numbers_ = np.array(origins, np.int64).T
+        classified = records["status"] == int(Status.CLASSIFIED)
+        frame = self._part[numbers_[classified]].select("capture", "flow")
+        frame = frame.with_columns(time_ns=pl.Series(times[classified]))
+        records = records[classified]
+        found = self._judge.found(frame, records["class_id"].astype(np.int64))
+        names = frame["flow"].unique(maintain_order=True).to_list()
+        cells = self._judge.cells(frame, records)
+        self._tried[strength] = {
+            name: (bool(one), cell) for name, one, cell in zip(names, found, cells, strict=True)
+        }
+
+    def _said(self, flow: str, strength: int) -> _Said:
+        # Without a packet that was classified nobody finds it.
+        return self._tried[strength].get(flow, (False, None))
+
+    def _found(self, flow: str, strength: int) -> bool:
+        return self._said(flow, strength)[0]
+
+    def _first_escape(self, flow: str) -> int | None:
+        return next((at for at in sorted(self._tried) if not self._found(flow, at)), None)
+
+    def _open(self, flow: str) -> list[int]:
+        """The middles of the gaps in which a smaller strength may do it."""
+        end = self._first_escape(flow)
+        tried = [at for at in sorted(self._tried) if end is None or at <= end]
+        middles = []
+        for low, high in pairwise(tried):
+            (found, before), (also, behind) = self._said(flow, low), self._said(flow, high)
+            closed = found and also and before is not None and before == behind
+            if high - low > 1 and not closed:
+                middles.append((low + high) // 2)
+        return middles
