@@ -145,6 +145,7 @@ def test_what_is_missing_or_wrong_is_one_line(run: Run, table: Path, model: Path
         (("import", model, "-t", table, "--network", "int4"), "network 'int4': is not known"),
         (("import", model, "-t", table, "--calibration", "max"), "calibration 'max': is not known"),
         (("train", table, "-e", "forest", "--hidden", "4"), "estimator 'forest': is no network"),
+        (("train", table, "-e", "forest", "--benign-only"), "--estimator forest: needs attacks to learn"),
         (("train", table, "-e", "mlp", "--hidden", "4,x"), "hidden layers '4,x': are not numbers"),
         (("train", table, "-e", "mlp", "--hidden", "500"), "must be 1 to 7 layers of 1 to 128 neurons"),
     ):

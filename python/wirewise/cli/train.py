@@ -33,16 +33,16 @@ def train(
         typer.Option("--output", "-o", help="Estimator to write, such as model.pkl; for bnn, model.bnn."),
         OUTPUT,
     ] = None,
-    estimator: Annotated[
-        str,
+    asked: Annotated[
+        str | None,
         typer.Option(
             "--estimator",
             "--model",
             "-e",
             help="tree, forest, extra-trees, boosting, or a neural network: mlp, bnn (a binary one), or "
-            "autoencoder (with --benign-only).",
+            "autoencoder (with --benign-only). Default: forest.",
         ),
-    ] = "forest",
+    ] = None,
     trees: Annotated[int, typer.Option(help="Number of trees; for boosting, of rounds.")] = 10,
     depth: Annotated[int, typer.Option(help="Largest depth of a tree.")] = 10,
     leaf: Annotated[
@@ -163,8 +163,9 @@ def train(
 
     if plot:
         check_plot(plot)
-    if benign_only:
-        estimator = BENIGN_ONLY
+    if benign_only and asked not in (None, BENIGN_ONLY):
+        raise InputError(f"--estimator {asked}", "needs attacks to learn from", "leave out --benign-only")
+    estimator = BENIGN_ONLY if benign_only else asked or "forest"
     binary = estimator == "bnn"
     if output is not None and binary and output.suffix != ".bnn":
         raise InputError(str(output), "must end in .bnn", "binary networks are written as plain JSON")
