@@ -82,6 +82,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         programs["empty list, no match"] = lab.attach("listed", "deny: {}\n")
         programs["long list, no match"] = lab.attach("long", "deny: {}\n")
         programs["denied"] = lab.attach("denied", f"deny: {{prefixes: [{_SENDER}/32]}}\n")
+        programs["denied for a while"] = lab.attach("timed", "deny: {}\n")
+        agent.call("deny", "add", _SENDER, "--for", "1h", *lab.place("timed"))
         ban = "{{{}: {{ban: {{by: source, for: 1h, spoofable: true}}}}}}"
         other = "b" if its_class == "a" else "a"
         programs["bans, not banned"] = lab.attach("free", f"classes: {ban.format(other)}\n")
@@ -95,7 +97,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         bans = "classes: {a: &all {ban: {by: source, for: 1h, spoofable: true}}, b: *all}\n"
         flooded = lab.flood({"tree": drop, "tree and bans": bans}, options.seconds)
         times: dict[str, list[int]] = {name: [] for name in programs}
-        expected = {"denied": _DROP, "banned": _DROP}
+        expected = dict.fromkeys(("denied", "denied for a while", "banned"), _DROP)
         for number in range(-1, options.rounds):
             for name, program in programs.items():
                 answer, duration = run_program(program, _FRAME, _REPEAT)

@@ -9,7 +9,7 @@
 #include "abi.h"
 #include "act/metadata.h"
 
-#define WW_ACT_VERSION 4 /* of the layout of the actor's maps, which outlive an agent */
+#define WW_ACT_VERSION 5 /* of the layout of the actor's maps, which outlive an agent */
 
 #define WW_INTERFACES 1024 /* that packets may leave by, of both files; for forwarding, all that there are */
 #define WW_STATIONS 16384  /* seen behind the ports of a bridge */
@@ -434,6 +434,8 @@ struct ww_act_cpu {
 	__u64 undescribed;   /* and that got none: the driver has no room for it */
 	__u64 room[WW_ROOM]; /* of the action at work, for what its stack has no room for */
 	struct ww_asked asked;
+	__u64 list_tick;   /* when list_boot_s was read, in jiffies */
+	__u64 list_boot_s; /* for the times of the deny list, in seconds of CLOCK_BOOTTIME */
 	__u64 denied
 		[WW_DENY_ORIGINS]; /* packets that the deny list kept out, by the origin that denies their prefix longest, the first of several */
 };

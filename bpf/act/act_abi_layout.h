@@ -243,14 +243,16 @@ WW_AT(ww_asked, connection, 80);
 WW_AT(ww_asked, ports, 112);
 WW_AT(ww_asked, reserved, 116);
 
-WW_SIZE(ww_act_cpu, 2248);
+WW_SIZE(ww_act_cpu, 2264);
 WW_AT(ww_act_cpu, answer_tat_ns, 0);
 WW_AT(ww_act_cpu, bounce_tat_ns, 8);
 WW_AT(ww_act_cpu, described, 16);
 WW_AT(ww_act_cpu, undescribed, 24);
 WW_AT(ww_act_cpu, room, 32);
 WW_AT(ww_act_cpu, asked, 2080);
-WW_AT(ww_act_cpu, denied, 2200);
+WW_AT(ww_act_cpu, list_tick, 2200);
+WW_AT(ww_act_cpu, list_boot_s, 2208);
+WW_AT(ww_act_cpu, denied, 2216);
 
 #undef WW_AT
 #undef WW_SIZE

@@ -34,6 +34,21 @@ static __always_inline int ww_denied_by(const struct ww_denied *what)
 	return WW_DENIED_PREFIX;
 }
 
+/* The clock of the list, read once a tick: most lists of addresses end at some time, and a flood from them meets no other clock. */
+static __always_inline __u64 ww_list_clock(void)
+{
+	struct ww_act_cpu *percpu = ww_this_cpu();
+	__u64 tick = bpf_jiffies64();
+
+	if (!percpu)
+		return ww_boot_s();
+	if (percpu->list_tick != tick) {
+		percpu->list_boot_s = ww_boot_s();
+		percpu->list_tick = tick;
+	}
+	return percpu->list_boot_s;
+}
+
 /* Whether a prefix of the list is the packet's: WW_DENIED_PREFIX, or 0. Functions of their own, so that their stack is free again when bans are
  * looked up. */
 __noinline int ww_listed4(__be32 peer)
@@ -44,7 +59,7 @@ __noinline int ww_listed4(__be32 peer)
 	if (!(ww_act_config.acts & WW_STEER_DENY))
 		return 0;
 	__builtin_memcpy(key.address, &peer, sizeof(key.address));
-	return ww_denied_by(WW_LONGEST_PREFIX(ww_denied, ww_deny4, &key, 32));
+	return ww_denied_by(WW_LONGEST_PREFIX(ww_denied, ww_deny4, &key, 32, ww_list_clock));
 }
 
 __noinline int ww_listed6(const struct ww_ends6 *ends)
@@ -55,7 +70,7 @@ __noinline int ww_listed6(const struct ww_ends6 *ends)
 	if (!(ww_act_config.acts & WW_STEER_DENY) || !ends)
 		return 0;
 	__builtin_memcpy(key.address, ends->peer, sizeof(key.address));
-	return ww_denied_by(WW_LONGEST_PREFIX(ww_denied, ww_deny6, &key, 128));
+	return ww_denied_by(WW_LONGEST_PREFIX(ww_denied, ww_deny6, &key, 128, ww_list_clock));
 }
 
 /* Whether a packet that no prefix denies has a denied port or a banned peer; if not, notes what the packet proves. */

@@ -28,7 +28,7 @@ __noinline int ww_allowed_prefix4(__be32 source)
 	struct ww_prefix4 prefix = {.length = 32};
 
 	__builtin_memcpy(prefix.address, &source, sizeof(prefix.address));
-	return WW_LONGEST_PREFIX(ww_allowed, ww_allow4, &prefix, 32) ? WW_ALLOWED_PREFIX : 0;
+	return WW_LONGEST_PREFIX(ww_allowed, ww_allow4, &prefix, 32, ww_boot_s) ? WW_ALLOWED_PREFIX : 0;
 }
 
 __noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
@@ -39,7 +39,7 @@ __noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
 		return 0;
 	/* Linux 6.1 accepts no map key in memory that was passed to a global function. */
 	copy = *prefix;
-	return WW_LONGEST_PREFIX(ww_allowed, ww_allow6, &copy, 128) ? WW_ALLOWED_PREFIX : 0;
+	return WW_LONGEST_PREFIX(ww_allowed, ww_allow6, &copy, 128, ww_boot_s) ? WW_ALLOWED_PREFIX : 0;
 }
 
 __noinline int ww_allowed_port(__u32 protocol, __u32 port, __u32 first)

@@ -49,7 +49,7 @@ pub const METADATA: u32 = 0x31d7_a2c5;
 pub const METADATA_VERSION: u32 = 1;
 pub const METADATA_SCORE: u32 = 1;
 pub const VERDICTS: u32 = 65_536;
-pub const ACT_VERSION: u32 = 4;
+pub const ACT_VERSION: u32 = 5;
 pub const INTERFACES: u32 = 1024;
 pub const STATIONS: u32 = 16_384;
 pub const FIXED: u32 = 4096;
@@ -1582,16 +1582,20 @@ pub struct ActCpu {
     pub undescribed: u64,
     pub room: [u64; ROOM],
     pub asked: Asked,
+    pub list_tick: u64,
+    pub list_boot_s: u64,
     pub denied: [u64; DENY_ORIGINS],
 }
 
 const _: () = {
-    assert!(size_of::<ActCpu>() == 2248);
+    assert!(size_of::<ActCpu>() == 2264);
     assert!(offset_of!(ActCpu, answer_tat_ns) == 0);
     assert!(offset_of!(ActCpu, bounce_tat_ns) == 8);
     assert!(offset_of!(ActCpu, described) == 16);
     assert!(offset_of!(ActCpu, undescribed) == 24);
     assert!(offset_of!(ActCpu, room) == 32);
     assert!(offset_of!(ActCpu, asked) == 2080);
-    assert!(offset_of!(ActCpu, denied) == 2200);
+    assert!(offset_of!(ActCpu, list_tick) == 2200);
+    assert!(offset_of!(ActCpu, list_boot_s) == 2208);
+    assert!(offset_of!(ActCpu, denied) == 2216);
 };

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -65,6 +66,10 @@ class Change:
     strengths: range
     said: Callable[[int], str]
     rewrite: Rewrite
+
+
+def _counted(what: str, count: int) -> str:
+    return f"{count:,} {what}{'s' if count > 1 else ''}"
 
 
 def slower(strength: int) -> float:
@@ -241,7 +246,7 @@ CHANGES: Registry[Change] = Registry(
     (
         Change(
             "padding", "each packet with data is longer, up to 1,500 bytes",
-            range(1, MOST_LENGTH - 40 + 1), lambda strength: f"{strength:,} bytes", _padded,
+            range(1, MOST_LENGTH - 40 + 1), partial(_counted, "byte"), _padded,
         ),
         Change(
             "pace", "all waits are longer, up to 1,024 times", range(1, 41),
@@ -253,7 +258,7 @@ CHANGES: Registry[Change] = Registry(
         ),
         Change(
             "extra", "empty packets follow each packet", range(1, 17),
-            lambda strength: f"{strength} packet{'s' if strength > 1 else ''}", _with_more,
+            partial(_counted, "packet"), _with_more,
         ),
     ),
 )  # fmt: skip
