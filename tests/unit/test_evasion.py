@@ -120,7 +120,7 @@ def test_padding_moves_sequence_numbers_and_what_acknowledges_them(conversations
 
 
 def test_what_is_sent_again_is_padded_as_before_and_acknowledged_with_its_padding() -> None:
-    """Numbers begin near their end. Of segments of 10 bytes the second is sent twice; all is acknowledged."""
+    """Sequence numbers wrap around. The second segment of 10 bytes is sent twice; all is acknowledged."""
     start = 2**32 - 15
     sent = [start, start + 10, start + 10, start + 20]
     frames = [(tcp(number % 2**32, 0, 10), True) for number in sent]

@@ -150,7 +150,7 @@ def padding(frame: bytearray, place: Place, drawn: Drawn) -> None:
 
 
 def lengthen(frame: bytearray, place: Place, more: int) -> None:
-    """A packet with so many zero bytes more at its end, or fewer: its headers say so.
+    """Add `more` zero bytes to the end of a packet (or take away, if negative) and correct its headers.
 
     Nothing is inserted in a frame that was cut, and nothing taken from one.
     """

@@ -209,7 +209,7 @@ def _put(frame: bytearray, at: int, number: int) -> None:
 
 
 def _shortened(one: Sent, frame: bytearray, less: int) -> Sent:
-    """With a frame whose payload has lost so many bytes."""
+    """With a frame that has lost `less` bytes of payload."""
     lengthen(frame, one.place, -less)
     frame.extend(bytes(max(0, _LEAST_FRAME - len(frame))))
     return _finished(one, frame)

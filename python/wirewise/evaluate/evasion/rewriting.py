@@ -13,7 +13,7 @@ from wirewise.errors import InputError
 from wirewise.evaluate.evasion.changes import Change, Sent
 
 MOST_BYTES = 1 << 30
-"""Of a capture's frames, which are kept in memory while it is changed time and again."""
+"""Limit on the bytes of a capture's frames, which are kept in memory while it is changed again and again."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Original:
         for conversation in self.conversations:
             sent = change.rewrite(conversation, strength) if strength else conversation
             packets += [(one.time_ns, one.frame, one.origin) for one in sent]
-        # Of one time, as they were captured.
+        # Packets with the same time stay in the order in which they were captured.
         return iter(sorted(packets, key=lambda packet: (packet[0], packet[2])))
 
 

@@ -41,7 +41,7 @@ from wirewise.models.bounded import Bounded
 from wirewise.models.tree import LEAF, TreeEnsemble
 
 MOST_TRIES = 32
-"""Of one change on one capture."""
+"""Limit for one change on one capture."""
 MOST_CAPTURES = 3
 """From which the flows of a label are drawn."""
 
@@ -53,7 +53,7 @@ _Said: TypeAlias = tuple[bool, _Cells]
 @dataclass(frozen=True)
 class Least:
     """What one flow has to change. strength : None if it is found at all that were tried. exact : no smaller
-    strength does it; else one may, as there were too many to try.
+    strength does it; otherwise one may, and there were too many to try.
     """
 
     capture: str
@@ -138,8 +138,8 @@ def evasions(
     """Searches for flows that the bundle finds in captures.
 
     path : of the bundle. table, rows : of `on_captures.labelled` and `run`. at : when a flow is judged.
-    flows : at most so many of each family, drawn by `seed`. after : verdicts in a row that a policy asks for.
-    kernel : run changed captures there, not in the engine. progress : is told the share that is done.
+    flows : limit for each family; they are drawn by `seed`. after : verdicts in a row that a policy asks for.
+    kernel : run changed captures there, not in the engine. progress : gets the share that is done, 0 to 1.
     """
     judge = _Judge(path, bundle, at, after, kernel)
     wanted = _drawn(judge, rows, flows, seed)
@@ -196,7 +196,7 @@ class _Judge:
 
     @cached_property
     def _thresholds(self) -> dict[int, NDArray[np.int64]] | None:
-        """Of each feature that is compared; None for models that do more than compare."""
+        """The thresholds of each feature that is compared; None for models that do more than compare."""
         model, found = self.bundle.model, set[tuple[int, int]]()
         if isinstance(model, Bounded):
             for bound in model.bounds:
@@ -237,7 +237,7 @@ class _Judge:
         )
 
     def cells(self, frame: pl.DataFrame, records: NDArray[np.void]) -> list[_Cells]:
-        """Of each flow, in the order in which they come. records : of the frame's rows."""
+        """The cells of each flow, in order of appearance. records : those of the frame's rows."""
         flows = frame.with_row_index().group_by("flow", maintain_order=True)
         if self._thresholds is None or self.at.every or self.after > 1:
             return [None] * frame["flow"].n_unique()
@@ -257,9 +257,7 @@ class _Judge:
 
 
 def _drawn(judge: _Judge, rows: Table, flows: int, seed: int) -> dict[str, dict[str, str]]:
-    """Flows of attacks that are found, at most so many of each label and of few captures: by capture, with
-    their labels.
-    """
+    """Up to `flows` found flows of each label, from few captures: by capture, with their labels."""
     attack = pl.Series(judge.is_attack(rows))
     theirs = rows.frame.filter(attack)
     found = judge.found(theirs, theirs["said"].to_numpy())
