@@ -82,7 +82,8 @@ struct ww_deny_origin {
 /* What an event is of. */
 enum ww_each { WW_EACH_PACKET = 0, WW_EACH_FLOW, WW_EACH_SOURCE };
 
-#define WW_TOLD 65536 /* flows or sources whose last event is remembered */
+#define WW_TOLD 65536	  /* flows or sources whose last event is remembered */
+#define WW_TOLD_PROVEN 63 /* bit of an event's count: its packet proves the flow's first sender */
 
 /* Key of the map ww_told_of. The key of a source has only its address. */
 struct ww_told_key {

@@ -4,6 +4,8 @@
  *
  * A flow or source has an event with its first packet of a class and outcome, and then one every ww_act_policy.tell_every_ns while it goes on,
  * which counts the packets in between. Those after its last event are in the counters alone. Two CPUs may report the same flow at once.
+ *
+ * Where the policy bans, the count also has bit WW_TOLD_PROVEN if the packet proves that the flow's first sender has its address.
  */
 #ifndef WW_TELL_H
 #define WW_TELL_H
@@ -39,6 +41,19 @@ static __always_inline void ww_make_told_key(struct ww_told_key *key, const stru
 	key->outcome = what;
 }
 
+/* Whether the packet's numbers prove its sender's address (act/ban.h), and that is who sent the flow's first packet. */
+static __always_inline __u64 ww_proof_told(const struct ww_act_cpu *own, const struct ww_scratch *scratch,
+					   __u64 what)
+{
+	const __u64 *key = (const __u64 *)&scratch->key, *peer = own->asked.ends.peer;
+	int at = what & WW_WHAT_SWAPPED ? 2 : 0;
+
+	if (!(ww_act_config.acts & WW_STEER_BAN) || !own->asked.proven)
+		return 0;
+	return (at ? key[2] : key[0]) == peer[0] && (at ? key[3] : key[1]) == peer[1] ? 1ULL << WW_TOLD_PROVEN
+										      : 0;
+}
+
 __noinline __u64 ww_told(const struct ww_scratch *scratch, __u64 what, __u64 now, __u32 step)
 {
 	struct ww_told fresh = {};
@@ -60,13 +75,13 @@ __noinline __u64 ww_told(const struct ww_scratch *scratch, __u64 what, __u64 now
 	told = bpf_map_lookup_elem(&ww_told_of, key);
 	if (step == WW_TELL_ASK) {
 		if (!told || !told->told_ns)
-			return told ? told->packets + 1 : 1;
+			return (told ? told->packets + 1 : 1) | ww_proof_told(own, scratch, what);
 		/* Clocks of CPUs may differ a little: time that ran backwards is none. */
 		if (now < told->told_ns || now - told->told_ns < ww_act_policy.tell_every_ns) {
 			__sync_fetch_and_add(&told->packets, 1);
 			return 0;
 		}
-		return told->packets + 1;
+		return (told->packets + 1) | ww_proof_told(own, scratch, what);
 	}
 	if (!told) {
 		fresh.told_ns = step == WW_TELL_SENT ? ww_max(now, 1ULL) : 0;

@@ -59,6 +59,7 @@ pub const DENY_PREFIXES: u32 = 4_194_304;
 pub const DENY_ORIGINS: usize = 6;
 pub const DENY_NAME: usize = 32;
 pub const TOLD: u32 = 65_536;
+pub const TOLD_PROVEN: u32 = 63;
 pub const BAN_KINDS: usize = 4;
 pub const BAN_WAYS: usize = 4;
 pub const BAN_BUCKETS: u32 = 16_384;

@@ -32,6 +32,9 @@ pub const ALERT_TYPE: &str = "alert";
 /// A packet whose sender is banned from it on.
 pub const BAN_TYPE: &str = "ban";
 
+/// In the count of an event.
+const PROVEN: u64 = 1 << abi::TOLD_PROVEN;
+
 /// A packet of a class that does not simply pass, by the names that Suricata's EVE log has. What the flow key does not have is `None`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Event {
@@ -147,6 +150,12 @@ pub struct Judgement {
     /// Packets that it reports, if several: this one, and those of its flow or source since its last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// Who sent the flow's first packet, where that is not `src_ip`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// The packet proves that address; see `ban` in docs/policy.md. Only a policy that bans, with `events: {each: ...}`, looks for that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub proven: bool,
     /// Of a bank of networks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
@@ -344,6 +353,7 @@ impl Events {
     fn in_words(&self, told: &Told, policy: &abi::Element, bans: &[Ban], epoch: SystemTime) -> Event {
         let event = &told.event;
         let key = key(event);
+        let (flow, weight) = (Tuple::from(&key), Weight::new(event, &key));
         let class = &self.classes[usize::from(event.class_id)];
         let outcome = Outcome::from_code(event.outcome.into());
         let alert = Alert::new(event.class_id, class, outcome, &policy.policy);
@@ -353,17 +363,17 @@ impl Events {
             in_iface: self.interface.clone(),
             host: self.sensor.clone(),
             event_type: event_type(outcome, alert.as_ref()),
-            flow: Tuple::from(&key),
             alert,
             ban: Banned::new(event, &key, class, &policy.act, bans, epoch),
-            weight: Weight::new(event, &key),
             wirewise: Judgement {
                 class: class.clone(),
                 action: policy.action(event.class_id.into(), event.action.into()),
                 outcome,
                 packets: event.packets,
                 length: event.length,
-                count: Some(event.count).filter(|count| *count > 1),
+                count: Some(weight.packets).filter(|count| *count > 1),
+                source: weight.source.filter(|source| flow.src_ip != Some(*source)),
+                proven: event.count & PROVEN != 0,
                 answers: (!self.networks.is_empty())
                     .then(|| Answers::new(&self.networks, event.answers, event.changed)),
                 features: self
@@ -372,6 +382,8 @@ impl Events {
                     .filter_map(|input| Some((input.name.clone(), *told.features.get(input.place)?)))
                     .collect(),
             },
+            flow,
+            weight,
         }
     }
 }
@@ -421,7 +433,7 @@ impl Weight {
         let service = Service { protocol: key.protocol_name(), port: destination.1 };
         Self {
             class_id: event.class_id,
-            packets: event.count,
+            packets: event.count & !PROVEN,
             source: source.0,
             service: (service.protocol.is_some() || service.port.is_some()).then_some(service),
         }
@@ -484,6 +496,8 @@ mod tests {
             packets: 3,
             length: 40,
             count: None,
+            source: None,
+            proven: false,
             answers: None,
             features: Vec::new(),
         };
@@ -524,6 +538,8 @@ mod tests {
             packets: 3,
             length: 40,
             count: None,
+            source: None,
+            proven: false,
             answers: None,
             features: Vec::new(),
         };

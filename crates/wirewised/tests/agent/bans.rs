@@ -141,7 +141,7 @@ fn nobody_is_dropped_for_what_was_observed() {
 fn who_completed_a_handshake_is_banned_and_who_is_forged_is_not() {
     for plane in ["xdp-generic", "tc-ingress"] {
         let Some(lab) = Lab::new() else { return };
-        lab.policy(PROVEN);
+        lab.policy(&format!("{PROVEN}\nevents: {{each: flow, rate: 1000/s, burst: 1000}}"));
         let run = format!(
             "run --bundle b.wirewise --interface {INTERFACE} --plane {plane} --policy p.yaml --mode enforce --offloads off --yes"
         );
@@ -164,6 +164,9 @@ fn who_completed_a_handshake_is_banned_and_who_is_forged_is_not() {
         wait("all are counted", || outcome(&lab, 1, "drop") >= frames.len() as u64);
         assert_eq!(lab.send(1000, ATTACK, 3), 0);
         assert_eq!((outcome(&lab, 1, "ban"), banned(&lab), listed(&lab).len()), (0, 0, 0), "{plane}");
+        let proven =
+            |lab: &Lab| events(lab).iter().filter(|event| event["wirewise"]["proven"] == true).count();
+        assert_eq!((proven(&lab), events(&lab).is_empty()), (0, false), "{plane}");
         assert_eq!(lab.send(1000, BENIGN, 3), 3, "{plane}");
 
         let mut client = lab.enter_sender(|| TcpStream::connect((RECEIVER, PORT)).unwrap());
@@ -173,7 +176,7 @@ fn who_completed_a_handshake_is_banned_and_who_is_forged_is_not() {
         assert_eq!((lab.send(1000, ATTACK, 1), outcome(&lab, 1, "ban")), (0, 0), "{plane}");
         client.write_all(&[0; ATTACK]).unwrap();
         wait("it is banned", || outcome(&lab, 1, "ban") == 1);
-        assert_eq!((lab.send(1000, BENIGN, 3), listed(&lab).len()), (0, 1), "{plane}");
+        assert_eq!((lab.send(1000, BENIGN, 3), listed(&lab).len(), proven(&lab)), (0, 1, 1), "{plane}");
     }
 }
 

@@ -294,6 +294,8 @@ mod tests {
                 packets: 1,
                 length: 40,
                 count: None,
+                source: None,
+                proven: false,
                 answers: None,
                 features: Vec::new(),
             },
