@@ -23,7 +23,7 @@ def benign_first(imported: Imported, request: Request) -> Imported:
 
     Raises InputError if the request names a class that the model does not have, or that cannot come first.
     """
-    first = _find(imported.classes, request)
+    first = find_benign(imported.classes, request)
     if not first:
         return imported
     name = imported.classes[first]
@@ -54,7 +54,7 @@ def order_note(classes: Sequence[str], first: int) -> str:
     return f"class 0 is {classes[0]}, class {first} of the estimator; in order: {', '.join(classes)}"
 
 
-def _find(classes: Sequence[str], request: Request) -> int:
+def find_benign(classes: Sequence[str], request: Request) -> int:
     """The number of the benign class; 0 if no name says which it is."""
     if request.benign is not None:
         if request.benign not in classes:

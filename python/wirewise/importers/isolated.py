@@ -24,7 +24,7 @@ import numpy as np
 
 from wirewise.errors import MissingFeatureError
 from wirewise.importers.registry import FORMATS
-from wirewise.importers.request import Imported, Request, Rows
+from wirewise.importers.request import Imported, Original, Request, Rows
 from wirewise.importers.task import Limits, Task
 
 PACKAGE_ROOM = 1 << 30
@@ -51,7 +51,17 @@ def import_isolated(path: str, request: Request) -> Imported:
 
 def try_out(path: str, request: Request) -> None:
     """Loads a saved estimator elsewhere and has it predict. Raises InputError if that ends in a crash."""
-    _Reader(path, request).ask(Task(path, request, [], only_try=True))
+    _Reader(path, request).ask(Task(path, request, [], use="try"))
+
+
+def ask_isolated(path: str, request: Request) -> Original:
+    """As `original.read`, from another process, which answers for as long as the result is kept. Raises
+    InputError if that process does not survive.
+    """
+    reader = _Reader(path, request)
+    answer = reader.ask(Task(path, request, [], use="ask"))
+    assert isinstance(answer, Original)
+    return replace(answer, probabilities=reader.predict)
 
 
 class _Reader:

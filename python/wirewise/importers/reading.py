@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that `isolated` starts: reads one model file, then answers what its estimator predicts."""
+"""The process that `isolated` starts: reads one model file, then predicts for the process that started it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from wirewise.errors import InputError, WirewiseError
+from wirewise.importers import original
 from wirewise.importers.dispatch import read_file
 from wirewise.importers.registry import FORMATS
-from wirewise.importers.request import Imported, Request
+from wirewise.importers.request import Imported, Original, Request
 from wirewise.importers.saved import try_out
 from wirewise.importers.task import Limits, Task
 
@@ -33,14 +34,22 @@ def main(end: int) -> None:
         for entry in task.formats:
             if entry.key not in FORMATS:
                 FORMATS.add(entry)
-        read = try_out if task.only_try else read_file
+        read = {"import": read_file, "try": try_out, "ask": original.read}[task.use]
         result = _result(request, limits, read, task.path, request)
-        if not isinstance(result, Imported):
+        answer: Callable[..., Any]
+        if isinstance(result, Imported):
+            answer, result = result.predict, replace(result, predict=_elsewhere)
+        elif isinstance(result, Original):
+            answer, result = result.probabilities, replace(result, probabilities=_elsewhere)
+        else:
             connection.send(result)
             return
-        connection.send(replace(result, predict=_elsewhere))
+        connection.send(result)
         while True:
-            connection.send(_result(request, limits, result.predict, connection.recv()))
+            rows = connection.recv()
+            if task.use == "ask":
+                limits.grant()
+            connection.send(_result(request, limits, answer, rows))
     except (EOFError, OSError):
         pass  # the other end is closed
     finally:

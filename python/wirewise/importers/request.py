@@ -104,3 +104,25 @@ class Imported:
 
     def __repr__(self) -> str:
         return f"<Imported from {self.source}: {self.model.describe()}>"
+
+
+@dataclass(frozen=True)
+class Original:
+    """A classifier as it is, in floating point.
+
+    classes: names, in its own order. benign: the number of the benign one. probabilities: of each class,
+    float64 (n, n_classes), for int64 rows (n, n_features). n_features, feature_names: None if the file does
+    not say.
+    """
+
+    classes: list[str]
+    benign: int
+    source: str
+    notes: list[str]
+    n_features: int | None
+    feature_names: list[str] | None
+    probabilities: Callable[[Rows], NDArray[np.float64]] = field(repr=False)
+
+    def attack(self, rows: Rows) -> NDArray[np.float64]:
+        """How probable it is that a row is not benign, 0 to 1, shape (n,)."""
+        return np.asarray(1 - self.probabilities(rows)[:, self.benign])

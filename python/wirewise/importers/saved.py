@@ -31,7 +31,7 @@ UNSAFE = (
 
 def import_file(path: str, request: Request) -> Imported:
     """A .pkl, .pickle, .joblib or .skops file that holds one fitted estimator."""
-    estimator, notes = _load(path, request)
+    estimator, notes = loaded(path, request)
     imported = import_estimator(estimator, request)
     return replace(imported, notes=[*notes, *imported.notes])
 
@@ -42,20 +42,20 @@ def load(path: Path) -> Any:
     if path.suffix not in (".pkl", ".pickle", ".joblib", ".skops"):
         raise request.refuse("is no saved estimator", "give a .pkl, .pickle, .joblib or .skops file")
     isolated.try_out(str(path), request)
-    found, _ = _load(str(path), request)
+    found, _ = loaded(str(path), request)
     return found
 
 
 def try_out(path: str, request: Request) -> None:
     """Loads an estimator and has it predict; what it then says, or raises, does not matter."""
-    found, _ = _load(path, request)
+    found, _ = loaded(path, request)
     rows = np.random.default_rng(0).integers(-100_000, 100_000, (1000, getattr(found, "n_features_in_", 1)))
     with contextlib.suppress(Exception):
         found.predict(rows)
 
 
-def _load(path: str, request: Request) -> tuple[Any, list[str]]:
-    """The object in a file, and notes about it."""
+def loaded(path: str, request: Request) -> tuple[Any, list[str]]:
+    """The object in a file, and notes about it; in the process that reads it."""
     if path.lower().endswith(".skops"):
         return skops_file.load(path, request), []
     return _load_pickle(path, request)

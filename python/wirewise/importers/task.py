@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import resource
 import signal
+import time
 from dataclasses import dataclass
+from math import ceil
+from typing import Literal
 
 from wirewise.importers.registry import Format
 from wirewise.importers.request import Request
@@ -13,12 +16,14 @@ from wirewise.importers.request import Request
 
 @dataclass(frozen=True)
 class Task:
-    """A file to import. formats: those known to the process that asks. only_try: load and predict."""
+    """A model file. formats: those known to the process that asks. use: import it; `try`: load and predict;
+    `ask`: keep it as it is, for its probabilities.
+    """
 
     path: str
     request: Request
     formats: list[Format]
-    only_try: bool = False
+    use: Literal["import", "try", "ask"] = "import"
 
 
 @dataclass(frozen=True)
@@ -36,5 +41,13 @@ class Limits:
             (resource.RLIMIT_CPU, self.seconds),
             (resource.RLIMIT_CORE, 0),
         ):
-            _, hard = resource.getrlimit(kind)
-            resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+            _limit(kind, most)
+
+    def grant(self) -> None:
+        """Allows as many seconds again, for the next request: requests may come for days."""
+        _limit(resource.RLIMIT_CPU, ceil(time.process_time()) + self.seconds)
+
+
+def _limit(kind: int, most: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
