@@ -88,6 +88,15 @@ def came() -> int:
     return _came
 
 
+def expected() -> None:
+    """The signal that came is how this command was to end: its regular end, and exit code, are left. Call it
+    within `held`, which lasts from here on.
+    """
+    global _came, _held
+    _ignore()
+    _came, _held = 0, _held + 1
+
+
 def refuse_to_begin() -> None:
     """Raises Interrupted where another thread would start something after a signal."""
     if _came and threading.current_thread() is not threading.main_thread():

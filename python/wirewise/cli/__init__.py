@@ -37,6 +37,7 @@ _VERBS = (
     "inspect",
     "evaluate",
     "explain",
+    "second",
     "traffic",
     "demo",
 )

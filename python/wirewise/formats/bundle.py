@@ -51,7 +51,8 @@ CARD = "card.md"
 SIGNATURE = "signature.json"
 SOURCES = "sources/"
 _CONFIG = b".rodata.ww_config"
-_SEAL = 64  # hex digits of SHA-256
+SEAL = 64
+"""Hex digits of SHA-256 at the end of the file; the agent calls them the bundle's digest."""
 _ARCHIVE_END = struct.Struct("<4s6xH I4xH")  # signature, members, bytes of their list, bytes of the comment
 _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, EOFError, OSError, ValueError, OverflowError,
@@ -178,8 +179,8 @@ class Bundle:
                 info.compress_type = zipfile.ZIP_DEFLATED
                 info.external_attr = 0o644 << 16
                 archive.writestr(info, data)
-            archive.comment = b"0" * _SEAL
-        body = buffer.getvalue()[:-_SEAL]
+            archive.comment = b"0" * SEAL
+        body = buffer.getvalue()[:-SEAL]
         return body + _sha256(body).encode()
 
     def write(self, path: str | Path) -> None:
@@ -272,18 +273,18 @@ def _parse_json(data: bytes, source: str, member: str, elements: int = ELEMENTS)
 
 
 def _unpack(data: bytes, source: str) -> dict[str, bytes]:
-    if not data.startswith(b"PK\x03\x04") or len(data) < _SEAL + _ARCHIVE_END.size:
+    if not data.startswith(b"PK\x03\x04") or len(data) < SEAL + _ARCHIVE_END.size:
         raise InputError(source, "is not a wirewise bundle", "make one with `wirewise compile`")
-    body, seal = data[:-_SEAL], data[-_SEAL:]
+    body, seal = data[:-SEAL], data[-SEAL:]
     if _sha256(body).encode() != seal:
         raise InputError(
             source, "the file's digest does not match its content",
             "it is damaged, cut off or no bundle; copy it again or make one with `wirewise compile`",
         )  # fmt: skip
     # The list of members is built when an archive is opened, whatever its length.
-    end = len(data) - _SEAL - _ARCHIVE_END.size
+    end = len(data) - SEAL - _ARCHIVE_END.size
     signature, members, listed, comment = _ARCHIVE_END.unpack_from(data, end)
-    if signature != b"PK\x05\x06" or comment != _SEAL:
+    if signature != b"PK\x05\x06" or comment != SEAL:
         raise InputError(source, "is not an archive as bundles are", "compile it again")
     if members > _MAX_MEMBERS or listed > _MAX_MEMBERS * _LISTED:
         raise InputError(source, f"has more than {_MAX_MEMBERS} members", "compile it again")
