@@ -15,7 +15,15 @@ from tests.matrix.machine import Outcome, Step
 
 CAPTURE = f"/files/{TC}.pcap"
 LOADER = "ld-linux-x86-64.so.2"
-LIBRARIES = ("libxdp.so.1", "libbpf.so.1", "libelf.so.1", "libz.so.1", "libzstd.so.1", "libc.so.6")
+LIBRARIES = (
+    "libxdp.so.1",
+    "libbpf.so.1",
+    "libelf.so.1",
+    "libz.so.1",
+    "libzstd.so.1",
+    "libc.so.6",
+    "libm.so.6",
+)
 TOOLS = ("xdp-filter", "xdp-loader")
 OLD_LIBXDP = ("6.12",)
 """Kernels that refuse an extension with a tail call in the slots of their Debian's libxdp (before 1.5.5)."""

@@ -145,7 +145,9 @@ fn choose(request: &AttachRequest) -> Result<AttachPlan> {
 }
 
 /// The run priority with which a program joins a dispatcher of libxdp; `None`: it is alone, or not at XDP.
-pub fn priority(plane: Plane, interface: &str, order: Order) -> Result<Option<u32>> {
+///
+/// replace : a dispatcher that cannot be joined may be taken off.
+pub fn priority(plane: Plane, interface: &str, order: Order, replace: bool) -> Result<Option<u32>> {
     let at_xdp = plane.runs() == Runs::InKernel(Hook::Xdp);
     if let Order::Priority(priority) = order {
         return match at_xdp {
@@ -158,7 +160,8 @@ pub fn priority(plane: Plane, interface: &str, order: Order) -> Result<Option<u3
     let Ok(Port::Interface(index)) = plane.port(interface) else { return Ok(None) };
     // Without the privilege to ask, attaching fails later and reports it.
     let joins = at_xdp && dispatcher::is_there(plane, index).unwrap_or(false);
-    Ok(joins.then(|| order.priority()))
+    let replaced = joins && replace && dispatcher::probe(plane, index).is_err();
+    Ok((joins && !replaced).then(|| order.priority()))
 }
 
 /// Refuses to join where the kernel, or another program, does not let us.

@@ -339,7 +339,7 @@ fn read_inputs(args: &Args, interface: &str) -> Result<AttachRequest> {
         true => plane.parts(interface).0.to_string(),
         false => netdev::primary_name(interface),
     };
-    let priority = plan::priority(plane, &interface, args.order)?;
+    let priority = plan::priority(plane, &interface, args.order, args.replace)?;
     let request = AttachRequest {
         plane,
         outgoing: args.outgoing || current.is_some_and(|(_, outgoing)| outgoing),
