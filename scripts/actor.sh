@@ -14,13 +14,16 @@ if [ -z "$folder" ]; then
 fi
 mapfile -t flags < bpf/clang.flags
 headers=$(dirname "$(dirname "$(find /usr/include -path '*-linux-gnu/asm/types.h' -print -quit)")")
-compile() { # FROM TO
-    "$CLANG" "${flags[@]}" -Wall -Werror -Wno-unused-function -fdebug-compilation-dir=. -Ibpf -isystem"$headers" -c "$1" -o "$2"
+compile() { # FROM TO FLAG...
+    local from=$1 to=$2
+    shift 2
+    "$CLANG" "${flags[@]}" -Wall -Werror -Wno-unused-function -fdebug-compilation-dir=. -Ibpf -isystem"$headers" "$@" -c "$from" -o "$to"
 }
 compile bpf/act/act.bpf.c "$folder/act.o"
-for name in dispatcher component; do
-    compile "$DISPATCH/$name.bpf.c" "$folder/$name.bpf.o"
+for version in 2 3; do
+    compile "$DISPATCH/dispatcher.bpf.c" "$folder/dispatcher-$version.bpf.o" -DWW_DISPATCHER_VERSION=$version
 done
+compile "$DISPATCH/component.bpf.c" "$folder/component.bpf.o"
 if [ -z "${1-}" ]; then
     cargo run --release --locked --quiet -p wirewised --example actor -- "$folder/act.o" "$OBJECT"
     cp "$folder"/*.bpf.o "$DISPATCH/"

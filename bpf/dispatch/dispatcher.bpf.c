@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A dispatcher as libxdp's protocol defines it (version 2, lib/libxdp/protocol.org of xdp-tools), so that libxdp can take over what wirewise
+/* A dispatcher as libxdp's protocol defines it (lib/libxdp/protocol.org of xdp-tools; WW_DISPATCHER_VERSION 2, or 3 since libxdp 1.6), so that libxdp can take over what wirewise
  * made, and wirewise what libxdp made. An extension takes the place of each slot.
  */
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>
 
-#define WW_DISPATCHER_VERSION 2
 #define WW_DISPATCHER_SLOTS 10
 /* What an empty slot gives: not a verdict of XDP, so the next slot has its turn. */
 #define WW_DISPATCHER_EMPTY 31
@@ -20,6 +19,9 @@ struct ww_dispatcher_config {
 	__u32 chain_call_actions[WW_DISPATCHER_SLOTS];
 	__u32 run_priorities[WW_DISPATCHER_SLOTS];
 	__u32 program_flags[WW_DISPATCHER_SLOTS];
+#if WW_DISPATCHER_VERSION > 2
+	__u8 devbound;
+#endif
 };
 
 static volatile const struct ww_dispatcher_config conf = {};

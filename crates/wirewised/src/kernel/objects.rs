@@ -122,10 +122,10 @@ pub fn map_by_id(id: u32) -> io::Result<OwnedFd> {
     owned(unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) })
 }
 
-/// The first element of an array whose values have the size of `T`, which the caller has checked.
+/// The first element of an array whose values are no larger than a `T`, which the caller has checked; the rest is zero.
 pub fn first_element<T: bytemuck::Pod>(map: BorrowedFd<'_>) -> io::Result<T> {
     let (key, mut value) = (0u32, T::zeroed());
-    // SAFETY: the map's key is a number, and its value as long as `value`; both outlive the call.
+    // SAFETY: the map's key is a number, and its value at most as long as `value`; both outlive the call.
     check(unsafe {
         libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), (&raw const key).cast(), (&raw mut value).cast())
     })?;

@@ -34,7 +34,7 @@ fn the_agent_carries_what_the_sources_give() {
     let made = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     let actor = inspection::read_actor(&made("act.o")).unwrap();
     assert!(actor == inspection::read_actor(object::link::OBJECT).unwrap(), "run `make act`");
-    for name in ["dispatcher.bpf.o", "component.bpf.o"] {
+    for name in ["dispatcher-2.bpf.o", "dispatcher-3.bpf.o", "component.bpf.o"] {
         let carried = std::fs::read(root.join("bpf/dispatch").join(name)).unwrap();
         assert!(made(name) == carried, "{name}: run `make act`");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A dispatcher of libxdp: one XDP program that calls up to ten others, its components, by run priority. Each component is an extension
-//! (freplace) of one of its slots. This is the protocol by which libxdp's tools share an interface (version 2, lib/libxdp/protocol.org of
+//! (freplace) of one of its slots. This is the protocol by which libxdp's tools share an interface (versions 2 and 3, lib/libxdp/protocol.org of
 //! xdp-tools): a dispatcher is never changed; whoever wants other components builds a second one, which replaces the first.
 
 mod component;
@@ -14,15 +14,22 @@ use bytemuck::{Pod, Zeroable};
 use libbpf_rs::ObjectBuilder;
 
 use crate::kernel::objects::{self, check, owned};
-use crate::kernel::{bpffs, change, libbpf_log, lock};
+use crate::kernel::{self, bpffs, change, libbpf_log, lock};
 use crate::plane::Plane;
 pub use component::{CALLS, Component, probe};
 
 /// `scripts/actor.sh` writes it, of `bpf/dispatch/`.
-const OBJECT: &[u8] = include_bytes!("../../../../../bpf/dispatch/dispatcher.bpf.o");
+const OBJECT_2: &[u8] = include_bytes!("../../../../../bpf/dispatch/dispatcher-2.bpf.o");
+const OBJECT_3: &[u8] = include_bytes!("../../../../../bpf/dispatch/dispatcher-3.bpf.o");
 const SLOTS: usize = 10;
 const MAGIC: u8 = 236;
-const VERSION: u8 = 2;
+/// Before libxdp 1.6, and since. Each library refuses to change dispatchers of another version than its own.
+const OLD_VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// Bytes of an old one's configuration.
+const OLD_CONFIG: usize = std::mem::offset_of!(Config, devbound);
+/// Since this kernel libxdp before 1.5.5 could not join in any case: it calls nothing that has tail calls.
+const NEW_SINCE: (u32, u32) = (6, 12);
 /// What an empty slot gives, which always hands over to the next one.
 const EMPTY: u32 = 31;
 /// Where `LIBXDP_BPFFS` names no other BPF file system.
@@ -41,6 +48,8 @@ struct Config {
     actions: [u32; SLOTS],
     priorities: [u32; SLOTS],
     flags: [u32; SLOTS],
+    devbound: u8,
+    unused: [u8; 3],
 }
 
 /// An interface, and where XDP is on it.
@@ -128,7 +137,8 @@ impl Place {
     }
 
     fn replace(self, folder: &Path, old: Option<&Dispatcher>, parts: &[Part]) -> io::Result<()> {
-        let new = if parts.is_empty() { None } else { Some(Dispatcher::build(parts)?) };
+        let version = old.map_or_else(version_of_new, |old| old.config.version);
+        let new = if parts.is_empty() { None } else { Some(Dispatcher::build(parts, version)?) };
         let pins = new.as_ref().map(|new| self.pins(folder, new.id));
         if let (Some(new), Some(pins)) = (&new, &pins) {
             new.pin_parts(parts, pins).inspect_err(|_| unpin(pins))?;
@@ -166,13 +176,17 @@ impl Dispatcher {
     fn open(program: OwnedFd, id: u32) -> io::Result<Option<Self>> {
         let maps = objects::maps_of_program(program.as_fd())?;
         let [map] = &maps[..] else { return Ok(None) };
-        let is_config = objects::map_info(map.as_fd())?
-            .is_some_and(|info| info.value_size as usize == size_of::<Config>());
-        if !is_config {
-            return Ok(None);
-        }
+        let Some(info) = objects::map_info(map.as_fd())? else { return Ok(None) };
+        let version = match info.value_size as usize {
+            OLD_CONFIG => OLD_VERSION,
+            size if size == size_of::<Config>() => VERSION,
+            _ => return Ok(None),
+        };
         let config: Config = objects::first_element(map.as_fd())?;
-        if config.magic != MAGIC || config.version != VERSION || usize::from(config.enabled) > SLOTS {
+        let is_ours =
+            (config.magic, config.version) == (MAGIC, version) && usize::from(config.enabled) <= SLOTS;
+        // One that is bound to a device only calls programs that are.
+        if !is_ours || config.devbound != 0 {
             return Ok(None);
         }
         Ok(Some(Self { program, id, config }))
@@ -197,7 +211,7 @@ impl Dispatcher {
     }
 
     /// Loads one that has room for these, and calls none of them yet.
-    fn build(parts: &[Part]) -> io::Result<Self> {
+    fn build(parts: &[Part], version: u8) -> io::Result<Self> {
         if parts.len() > SLOTS {
             return Err(io::Error::other(format!(
                 "the dispatcher has {SLOTS} components, and libxdp's protocol allows no more; `xdp-loader unload` takes one out"
@@ -207,7 +221,7 @@ impl Dispatcher {
             !parts.is_empty() && parts.iter().all(|part| part.flags & libbpf_sys::BPF_F_XDP_HAS_FRAGS != 0);
         let mut config = Config {
             magic: MAGIC,
-            version: VERSION,
+            version,
             enabled: parts.len() as u8,
             frags: frags.into(),
             ..Config::zeroed()
@@ -222,14 +236,18 @@ impl Dispatcher {
 
     /// One with an empty slot, to check a component against.
     fn blank() -> io::Result<Self> {
-        Self::load(Config { magic: MAGIC, version: VERSION, enabled: 1, ..Config::zeroed() })
+        Self::load(Config { magic: MAGIC, version: version_of_new(), enabled: 1, ..Config::zeroed() })
     }
 
     fn load(config: Config) -> io::Result<Self> {
+        let (object, bytes) = match config.version {
+            OLD_VERSION => (OBJECT_2, OLD_CONFIG),
+            _ => (OBJECT_3, size_of::<Config>()),
+        };
         let (object, _) = libbpf_log::collect(|| -> libbpf_rs::Result<_> {
-            let mut object = ObjectBuilder::default().name("xdp_disp")?.open_memory(OBJECT)?;
+            let mut object = ObjectBuilder::default().name("xdp_disp")?.open_memory(object)?;
             if let Some(mut map) = object.maps_mut().next() {
-                map.set_initial_value(bytemuck::bytes_of(&config))?;
+                map.set_initial_value(&bytemuck::bytes_of(&config)[..bytes])?;
             }
             for mut program in object.progs_mut() {
                 program.set_flags(if config.frags != 0 { libbpf_sys::BPF_F_XDP_HAS_FRAGS } else { 0 });
@@ -278,6 +296,12 @@ impl Part {
         let objects::ProgramInfo { id, name, .. } = objects::program_info(program.as_fd())?;
         Ok(Self { program, id, name, actions, priority, flags })
     }
+}
+
+/// That of the libxdp which goes with this kernel, where no dispatcher says which is in use.
+fn version_of_new() -> u8 {
+    let is_old = kernel::version_of(&kernel::release()).is_some_and(|version| version < NEW_SINCE);
+    if is_old { OLD_VERSION } else { VERSION }
 }
 
 fn slot_name(slot: usize) -> String {
