@@ -75,7 +75,7 @@ format: setup ## format everything in place
 abi: setup ## write what bpf/abi.h says for the agent, the toolkit, the compiler and docs/abi.md
 	@$(BIN)/python -m scripts.abi
 
-act: ## compile the actor (bpf/act/) to the object that the agent carries
+act: ## compile the actor (bpf/act/) and the dispatcher (bpf/dispatch/) to the objects that the agent carries
 	@scripts/actor.sh
 
 docs: setup ## write docs/api.md from the docstrings

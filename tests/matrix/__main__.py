@@ -20,7 +20,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests import objects
-from tests.matrix import life, machine, packages, programs, report
+from tests.matrix import dispatcher, life, machine, packages, programs, report
 from tests.matrix.machine import Outcome, Step
 from tests.matrix.packages import UnpackedKernel
 from tests.matrix.programs import Subject
@@ -67,6 +67,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     _tell("fetching kernels and compilers")
     unpacked = [packages.fetch_kernel(kernel, folder, MODULES) for kernel in kernels]
+    xdp_tools = {kernel.name: packages.fetch_xdp_tools(kernel, folder) for kernel in kernels}
     busybox = packages.fetch_busybox(folder)
     accelerated = machine.accelerator(unpacked[0], busybox, folder / "machines" / "probe")
     paths = {clang.name: packages.fetch_clang(clang, folder) for clang in clangs}
@@ -82,7 +83,8 @@ def run(
     def boot(kernel: UnpackedKernel) -> dict[str, Outcome] | WirewiseError:
         """What came of one kernel must not hang on another's."""
         try:
-            return _boot(kernel, busybox, accelerated, subjects, traffic, folder)
+            tools = xdp_tools[kernel.name]
+            return _boot(kernel, busybox, accelerated, subjects, traffic, tools, folder)
         except WirewiseError as error:
             return error
 
@@ -93,6 +95,7 @@ def run(
             found.broken[kernel.name] = str(done)
             continue
         found.add_kernel(kernel, done, subjects)
+        found.add_dispatcher(kernel, dispatcher.outcome(kernel.name, done))
         for clang in paths:
             found.add_life(
                 kernel, clang, life.outcome(kernel.release, clang, done, traffic, expected, classes)
@@ -127,6 +130,7 @@ def _boot(
     accelerated: str,
     subjects: list[Subject],
     traffic: life.Traffic,
+    xdp_tools: Path,
     folder: Path,
 ) -> dict[str, Outcome]:
     """Everything on one kernel, by the names of its steps."""
@@ -141,7 +145,10 @@ def _boot(
         steps.append(Step(report.verify_step(subject), ("verify", subject.option, where)))
     for clang in dict.fromkeys(subject.clang for subject in subjects):
         steps += life.steps(clang, _bundles(subjects, clang), file_of)
-    files = {**traffic.files, **{name: path for path, name in file_of.items()}}
+    bundles = _bundles(subjects, subjects[0].clang)
+    first, second = (f"/files/{file_of[bundles[name].path]}" for name in (programs.FIRST, programs.SECOND))
+    steps += dispatcher.steps(first, second)
+    files = {**traffic.files, **dispatcher.files(xdp_tools), **{name: path for path, name in file_of.items()}}
     _tell(f"booting Linux {kernel.release} ({accelerated}): {len(steps)} steps")
 
     def tell(name: str, outcome: Outcome) -> None:

@@ -63,6 +63,17 @@ killed() { # the agent in the foreground, which cannot tidy up
     while kill -0 "$(cat /tmp/foreground)" 2>/dev/null; do sleep 0.1; done
 }
 
+tool() { # one of xdp-tools, on the libraries of its own Debian
+    chmod +x /files/ld-linux-x86-64.so.2
+    program=$1
+    shift
+    LIBXDP_OBJECT_PATH=/files /files/ld-linux-x86-64.so.2 --library-path /files "/files/$program" "$@"
+}
+
+no_dispatcher() { # neither attached nor pinned
+    ! ip link show ww0 | grep xdp && ! ls /sys/fs/bpf/xdp | grep . >&2
+}
+
 untouched() { # nothing is left of an attachment
     [ ! -e /sys/fs/bpf/wirewise ] || { find /sys/fs/bpf/wirewise >&2; return 1; }
 }

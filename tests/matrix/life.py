@@ -271,7 +271,7 @@ def check(
             continue
         total += counted
         stats = json.loads(output(f"stats {phase}"))
-        equal(f"{phase}: packets by class and outcome", _of_stats(stats), dict(total))
+        equal(f"{phase}: packets by class and outcome", of_stats(stats), dict(total))
         if phase == "shadowed":
             pairs = {f"{p['first']} {p['shadow']}": p["packets"] for p in stats["shadow"]["pairs"]}
             both = zip(_classes(part, classes), _classes(expected.alone, classes), strict=True)
@@ -282,7 +282,7 @@ def check(
     # Who counts the arrivals stands before TC, where also what is dropped there still comes by.
     of_tc = dict(_counted(expected.tc, classes, enforced=True))
     equal("at TC: packets sent", json.loads(output(f"send {TC}"))["sent"], len(expected.tc))
-    equal("at TC: packets by class and outcome", _of_stats(json.loads(output(f"stats {TC}"))), of_tc)
+    equal("at TC: packets by class and outcome", of_stats(json.loads(output(f"stats {TC}"))), of_tc)
     status = json.loads(output("attach at TC"))["status"]
     release = tuple(int(number) for number in kernel.split(".")[:2])
     equal("at TC: by a filter of clsact", status["filter"] is not None, release < TCX_SINCE)
@@ -295,7 +295,7 @@ def check(
         status = json.loads(output(f"steer: {name}"))["status"]
         equal(f"{name}: a program at TC beside it", status["companion"] is not None, name == COPIED)
         sent = json.loads(output(f"send {name}"))
-        outcomes = _of_stats(json.loads(output(f"stats {name}")))
+        outcomes = of_stats(json.loads(output(f"stats {name}")))
         taken = sum(count for of, count in outcomes.items() if of.endswith(" acted"))
         equal(
             f"{name}: packets sent and arrived",
@@ -342,7 +342,7 @@ def _counted(trace: Trace, classes: list[str], *, enforced: bool) -> Counter[str
     return counted
 
 
-def _of_stats(stats: dict[str, Any]) -> dict[str, int]:
+def of_stats(stats: dict[str, Any]) -> dict[str, int]:
     """The same of the counters of an attachment."""
     counted = {
         f"{row['name']} {outcome}": count["packets"]

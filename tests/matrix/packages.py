@@ -171,6 +171,15 @@ def fetch_busybox(folder: Path) -> Path:
     return _one(root, "bin/busybox", "usr/bin/busybox")
 
 
+def fetch_xdp_tools(kernel: Kernel, folder: Path) -> Path:
+    """A suite's xdp-tools, unpacked with all that they run on. Raises MissingFeatureError."""
+    suite = Suite(kernel.suite, folder / "apt")
+    suite.update()
+    name = "xdp-tools"
+    files = suite.download_with_dependencies([name])
+    return _unpacked(files, folder / "programs" / f"{name}_{suite.version(name)}".replace(":", "."))
+
+
 def fetch_clang(clang: Clang, folder: Path) -> str:
     """Path of a compiler: the installed one, or one unpacked that runs on its own suite's libraries.
 

@@ -31,7 +31,7 @@ def verify_step(subject: Subject) -> str:
 class Report:
     """kernels: by name. loads: kernel -> program -> clang -> what the verifier said. life: kernel -> clang ->
     packets sent, or what went wrong. doctor: kernel -> findings that are errors. broken: kernel -> why its
-    machine did not come to an end.
+    machine did not come to an end. dispatcher: kernel -> what went wrong beside xdp-filter.
     """
 
     accelerated: str
@@ -41,6 +41,7 @@ class Report:
     life: dict[str, dict[str, int | str]] = field(default_factory=dict)
     doctor: dict[str, list[str]] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
+    dispatcher: dict[str, str] = field(default_factory=dict)
 
     def add_kernel(
         self, kernel: UnpackedKernel, done: Mapping[str, Outcome], subjects: Sequence[Subject]
@@ -58,6 +59,10 @@ class Report:
 
     def add_life(self, kernel: UnpackedKernel, clang: str, packets: int | str) -> None:
         self.life.setdefault(kernel.name, {})[clang] = packets
+
+    def add_dispatcher(self, kernel: UnpackedKernel, failure: str | None) -> None:
+        if failure is not None:
+            self.dispatcher[kernel.name] = failure
 
     def failures(self) -> list[str]:
         """A line for each thing that must be and is not."""
@@ -77,13 +82,14 @@ class Report:
             lines += [
                 f"Linux {kernel}, {clang}: {said}" for clang, said in lives.items() if isinstance(said, str)
             ]
+        lines += [f"Linux {kernel}: {said}" for kernel, said in self.dispatcher.items()]
         return lines
 
     def write(self, path: Path) -> None:
         said = {
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "accelerator": self.accelerated,
             "clangs": self.clangs, "kernels": self.kernels, "doctor": self.doctor, "loads": self.loads,
-            "life": self.life, "broken": self.broken,
+            "life": self.life, "broken": self.broken, "dispatcher": self.dispatcher,
         }  # fmt: skip
         write_atomically(path, (json.dumps(said, indent=1) + "\n").encode())
 

@@ -223,5 +223,5 @@ def test_counters_are_compared_by_class_outcome_and_reason() -> None:
         "classes": [{"name": "benign", "outcomes": outcomes}, {"name": "flood", "outcomes": dropped}],
         "status": [{"status": "classified", "packets": 3}, {"status": "not_ip", "packets": 1}],
     }
-    assert life._of_stats(stats) == dict(life._counted(trace, classes, enforced=True))
+    assert life.of_stats(stats) == dict(life._counted(trace, classes, enforced=True))
     assert life._counted(trace, classes, enforced=False)["flood would-drop"] == 2

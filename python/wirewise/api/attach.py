@@ -94,7 +94,8 @@ def run(
     - mode: "observe", in which every packet passes and drops are only counted; or "enforce".
     - plane: "xdp-native" (in the driver), "xdp-generic", "tc-ingress" or "tc-egress"; None is native. There
       is no silent fallback.
-    - order: at TC, "first" (the default) or "last" among the programs of others.
+    - order: "first" (the default) or "last" among the programs of others, at TC or in a dispatcher of libxdp;
+      there also a run priority, such as "20".
     - offloads_off: switch off what merges packets before the program, until it is detached.
     - yes: enforce a policy that can drop and allows nobody, which is refused otherwise: it may lock you out.
     - allow_current_session: allow the address from which you are logged in over SSH.

@@ -199,7 +199,7 @@ fn exchange(request: &AttachRequest, ours: &Attachment, loaded: &Loaded, places:
         // Where an agent was killed that took the place of another's program.
         let in_the_way = plane::attached_to(port).map_err(failed)?.into_iter();
         let displaced = in_the_way
-            .filter(|it| it.program_id != info.program_id)
+            .filter(|it| it.program_id != info.program_id && request.joining.priority.is_none())
             .find(|it| it.plane.is_in_the_way_of(request.plane));
         let displaced = take_off(displaced, port)?;
         attach().map_err(|error| put_back(displaced, failed(error)))?;

@@ -60,10 +60,11 @@ use crate::files::owned;
 use crate::interface::netdev;
 use crate::interface::netns;
 use crate::kernel::{self, pinned};
+use crate::object::Runs;
 use crate::plane::Plane;
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::note::Carrier;
-use crate::plane::{Filter, FilterHandle, Note, Port};
+use crate::plane::{Component, Filter, FilterHandle, Note, Port};
 use crate::reading::meta::Meta;
 use crate::text::shell::quoted;
 
@@ -288,6 +289,17 @@ impl Attachment {
     pub fn filter(&self) -> Option<FilterHandle> {
         let (link, _) = self.link.as_ref()?;
         Filter::open(link.as_fd()).ok()?.map(|filter| filter.place())
+    }
+
+    /// Its run priority in a dispatcher of libxdp, if it is in one.
+    pub fn priority(&self) -> Option<u32> {
+        let (link, _) = self.link.as_ref()?;
+        Some(Component::open(link.as_fd()).ok()??.priority())
+    }
+
+    /// What a program must be loaded for that is to follow this one on its plane.
+    pub fn runs(&self, plane: Plane) -> Runs {
+        if self.priority().is_some() { Runs::InDispatcher } else { plane.runs() }
     }
 
     /// Where it is in this network namespace; `None` if that is gone or elsewhere.

@@ -30,6 +30,17 @@ pub fn admit(policy: &Policy, planes: &[Plane]) -> Result<()> {
     planes.first().map_or(Ok(()), |plane| of_policy(policy, *plane).map(|_| ()))
 }
 
+/// Refuses one in a dispatcher, whose programs come one after the other by themselves.
+pub fn admit_beside(runs: Runs, next: bool) -> Result<()> {
+    if !next || runs != Runs::InDispatcher {
+        return Ok(());
+    }
+    Err(Error::input(
+        "policy: next: in a dispatcher of libxdp what passes goes on to the programs with a larger run priority; load that program there \
+         (`xdp-loader load`), and leave `next` out",
+    ))
+}
+
 /// That of a policy, `None` if it names none.
 pub fn of_policy(policy: &Policy, plane: Plane) -> Result<Option<Next>> {
     policy.next.as_deref().map(|path| Next::open(path, plane)).transpose()

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::abi::Mode;
+use crate::abi::{Hook, Mode};
 use crate::attachment::doctor;
 use crate::attachment::followed;
 use crate::attachment::names;
@@ -13,7 +13,8 @@ use crate::attachment::{Attachment, Whereabouts};
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::interface::netns;
-use crate::plane::{self, Attached, Joining, Plane};
+use crate::object::Runs;
+use crate::plane::{self, Attached, Joining, Order, Plane, Port, dispatcher};
 use crate::policy::{self, Policy};
 use crate::reading::meta::Meta;
 use crate::text::shell::quoted;
@@ -40,6 +41,11 @@ pub struct AttachRequest {
 }
 
 impl AttachRequest {
+    /// What the program must be loaded for.
+    pub fn runs(&self) -> Runs {
+        if self.joining.priority.is_some() { Runs::InDispatcher } else { self.plane.runs() }
+    }
+
     /// Where its packets are judged, in both directions.
     pub fn planes(&self) -> impl Iterator<Item = Plane> {
         std::iter::once(self.plane).chain(self.outgoing.then_some(outgoing::PLANE))
@@ -107,12 +113,17 @@ fn choose(request: &AttachRequest) -> Result<AttachPlan> {
                 quoted(interface)
             )));
         }
+        if request.joining.priority.is_some() {
+            check_dispatcher(request, port, &attached)?;
+            return Ok(AttachPlan::Attach { displaced: None });
+        }
         return match attached.iter().find(|it| it.plane.is_in_the_way_of(request.plane)) {
             Some(taken) if !replace => Err(doctor::taken(interface, *taken, &request.root).to_error()),
             taken => Ok(AttachPlan::Attach { displaced: taken.copied() }),
         };
     };
     let obtained = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
+    check_priority(request, &ours, obtained)?;
     let difference = difference(request, &ours, obtained);
     match (difference, obtained) {
         (None, _) if needs_reload(request, &ours)? => {
@@ -131,6 +142,60 @@ fn choose(request: &AttachRequest) -> Result<AttachPlan> {
         (Some(_), Some(obtained)) if obtained != request.plane => Ok(AttachPlan::Reattach(ours, obtained)),
         (Some(_), _) => Ok(AttachPlan::Replace(ours)),
     }
+}
+
+/// The run priority with which a program joins a dispatcher of libxdp; `None`: it is alone, or not at XDP.
+///
+/// replace : a dispatcher that cannot be joined may be taken off.
+pub fn priority(plane: Plane, interface: &str, order: Order, replace: bool) -> Result<Option<u32>> {
+    let at_xdp = plane.runs() == Runs::InKernel(Hook::Xdp);
+    if let Order::Priority(priority) = order {
+        return match at_xdp {
+            true => Ok(Some(priority)),
+            false => Err(Error::input(format!(
+                "--order {priority}: run priorities are for dispatchers of libxdp, at XDP; `--plane {plane}` takes none, planes of TC first or last"
+            ))),
+        };
+    }
+    let Ok(Port::Interface(index)) = plane.port(interface) else { return Ok(None) };
+    // Without the privilege to ask, attaching fails later and reports it.
+    let joins = at_xdp && dispatcher::is_there(plane, index).unwrap_or(false);
+    let replaced = joins && replace && dispatcher::probe(plane, index).is_err();
+    Ok((joins && !replaced).then(|| order.priority()))
+}
+
+/// Refuses to join where the kernel, or another program, does not let us.
+fn check_dispatcher(request: &AttachRequest, port: Port, attached: &[Attached]) -> Result<()> {
+    let AttachRequest { interface, plane, .. } = request;
+    let index = port.index().unwrap_or(0);
+    let is_dispatcher = dispatcher::is_there(*plane, index).unwrap_or(false);
+    if let Some(taken) = attached.iter().find(|it| it.plane.is_in_the_way_of(*plane))
+        && !(is_dispatcher && taken.plane == *plane)
+    {
+        return Err(doctor::taken(interface, *taken, &request.root).to_error());
+    }
+    dispatcher::probe(*plane, index)
+        .map_err(|error| Error::missing(format!("{interface}: {error}; {}", doctor::beside_dispatcher())))
+}
+
+/// Refuses to move to another place in a dispatcher, or into or out of one, where the one at XDP must go before the other can come.
+fn check_priority(request: &AttachRequest, ours: &Attachment, obtained: Option<Plane>) -> Result<()> {
+    let (is, wanted) = (ours.priority(), request.joining.priority);
+    let stays = obtained == Some(request.plane);
+    let is_another = matches!(request.joining.order, Order::Priority(_)) && is != wanted;
+    let moves = obtained.is_some_and(|obtained| !stays && obtained.excludes(request.plane));
+    if !(stays && is_another || moves && is.or(wanted).is_some()) {
+        return Ok(());
+    }
+    let place = obtained.map_or(String::new(), |obtained| format!(" as {obtained}"));
+    let is = is.map_or("alone, not in a dispatcher".to_string(), |is| {
+        format!("in a dispatcher with run priority {is}")
+    });
+    Err(Error::other(format!(
+        "{}: wirewise is attached{place}, {is}; `wirewised detach --interface {}`, then run it as you want it",
+        request.interface,
+        quoted(&request.interface)
+    )))
 }
 
 /// Where the pins of a new attachment go: to the interface's directory, unless that is kept for an interface that had this name

@@ -7,6 +7,7 @@ use crate::abi::maps::{BAN_FILTER, BANS, DENY_FILTER, DENY_PORTS, HANDSHAKES, Sc
 use crate::abi::{self, Mode};
 use crate::attachment::Attachment;
 use crate::attachment::forwarding;
+use crate::attachment::next;
 use crate::attachment::plan::AttachRequest;
 use crate::attachment::staging;
 use crate::attachment::swap;
@@ -56,7 +57,8 @@ fn prepare_with(request: &AttachRequest, first: Option<&Attachment>) -> Result<P
     let kinds = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
     let acts = request.plane.loads_for(kinds);
     let next = request.policy.as_ref().is_some_and(|(_, policy)| policy.next.is_some());
-    let runs = request.plane.runs();
+    let runs = request.runs();
+    next::admit_beside(runs, next)?;
     let settings = match first {
         Some(first) => swap::settings_with_tables_of(first, runs)?,
         None => Settings { table_size: request.table_size, ..Settings::live(runs)? },

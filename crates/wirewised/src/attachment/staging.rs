@@ -24,6 +24,7 @@ use crate::reading::meta::Meta;
 pub fn load(opened: Opened, bundle: &Bundle, outgoing_too: bool, next: Option<Next>) -> Result<Loaded> {
     let input = opened.input().to_owned();
     next.as_ref().map_or(Ok(()), |next| next.check_room(&opened, 0))?;
+    opened.check_dispatched()?;
     let mut loaded = opened.load()?;
     let flow = &bundle.manifest.flow;
     for table in MAPS {

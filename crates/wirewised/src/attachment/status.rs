@@ -53,6 +53,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
         }),
         next: followed::status(attachment)?,
         filter: attachment.filter(),
+        run_priority: attachment.priority(),
         mode: attached.then_some(mode),
         mode_as_asked: policy.mode == Mode::Observe.code() || !over,
         enforce_remaining_seconds: remaining(Mode::Enforce),

@@ -22,8 +22,8 @@ use crate::interface::offloads;
 use crate::kernel::change;
 use crate::kernel::objects;
 use crate::kernel::pinned;
-use crate::plane::Joining;
 use crate::plane::link::{self, LinkInfo};
+use crate::plane::{Joining, dispatcher};
 use crate::reading::meta::Meta;
 
 const NEW: &str = "new";
@@ -152,6 +152,11 @@ impl Places {
             outgoing.follow(if shadowed { &self.shadow } else { &directory }, &directory)?;
         }
         if holder != directory {
+            // First what a component calls the program by: wherever its note is, that is there already, or still to follow.
+            let calls = holder.join(dispatcher::CALLS);
+            if calls.exists() {
+                change::rename(&calls, &directory.join(dispatcher::CALLS))?;
+            }
             change::rename(&holder.join(pinned::LINK), &directory.join(pinned::LINK))?;
         }
         let begins = Meta::open(&directory.join(pinned::META)).is_some_and(|meta| meta.begins);

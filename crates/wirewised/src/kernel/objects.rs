@@ -102,6 +102,62 @@ pub fn maps() -> impl Iterator<Item = OwnedFd> {
     std::iter::from_fn(next)
 }
 
+/// The maps that a program uses. Needs CAP_SYS_ADMIN.
+pub fn maps_of_program(program: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
+    let mut ids = vec![0u32; info_of_program(program)?.nr_map_ids as usize];
+    let mut info = libbpf_sys::bpf_prog_info {
+        nr_map_ids: ids.len() as u32,
+        map_ids: ids.as_mut_ptr() as u64,
+        ..Default::default()
+    };
+    let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: `info` is a bpf_prog_info of `length` bytes, which says how many numbers `ids` has room for; both outlive the call.
+    check(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut length) })?;
+    ids.into_iter().map(map_by_id).collect()
+}
+
+/// Needs CAP_SYS_ADMIN.
+pub fn map_by_id(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number, returns a new descriptor.
+    owned(unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) })
+}
+
+/// The first element of an array whose values are no larger than a `T`, which the caller has checked; the rest is zero.
+pub fn first_element<T: bytemuck::Pod>(map: BorrowedFd<'_>) -> io::Result<T> {
+    let (key, mut value) = (0u32, T::zeroed());
+    // SAFETY: the map's key is a number, and its value at most as long as `value`; both outlive the call.
+    check(unsafe {
+        libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), (&raw const key).cast(), (&raw mut value).cast())
+    })?;
+    Ok(value)
+}
+
+/// Writes the first element of an array whose values have the size of `T`.
+pub fn set_first_element<T: bytemuck::Pod>(map: BorrowedFd<'_>, value: &T) -> io::Result<()> {
+    let (key, value) = (0u32, (&raw const *value).cast());
+    // SAFETY: the map's key is a number, and its value as long as `value`; both outlive the call.
+    check(unsafe { libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), value, 0) })
+        .map(drop)
+}
+
+/// The number of a function in the type information of a loaded program.
+pub fn function_of_program(program: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
+    let name = CString::new(name)?;
+    let id = info_of_program(program)?.btf_id;
+    // SAFETY: takes a number, returns type information of its own or null.
+    let types = unsafe { libbpf_sys::btf__load_from_kernel_by_id(id) };
+    if types.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `types` is not null and freed once, after its last use; the name is a C string that outlives the call.
+    let found = unsafe {
+        let found = libbpf_sys::btf__find_by_name_kind(types, name.as_ptr(), libbpf_sys::BTF_KIND_FUNC);
+        libbpf_sys::btf__free(types);
+        found
+    };
+    check(found).map(|id| id as u32)
+}
+
 /// Needs CAP_SYS_ADMIN.
 pub fn program_by_id(id: u32) -> io::Result<OwnedFd> {
     // SAFETY: takes a number, returns a new descriptor.

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use libbpf_rs::{AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject};
 
-use crate::abi;
 use crate::abi::maps::{CONFIG, Scope, find, variable};
+use crate::abi::{self, MAX_TAIL_CALLS};
 use crate::bundle::emitted::{ENTRY, tail_call_index, tail_call_name};
 use crate::bundle::signature::sha256;
 use crate::error::{Error, Result, shortage};
@@ -39,6 +39,7 @@ pub struct Opened {
     bytes: Vec<u8>,
     object: OpenObject,
     config: Option<abi::Config>,
+    in_dispatcher: bool,
 }
 
 impl Opened {
@@ -48,7 +49,7 @@ impl Opened {
         if !object.progs().any(|program| program.section() == "xdp") {
             return Err(Error::input(format!("{input}: holds no XDP program (no section \"xdp\")")));
         }
-        Ok(Self { input: input.to_owned(), bytes: bytes.to_vec(), object, config })
+        Ok(Self { input: input.to_owned(), bytes: bytes.to_vec(), object, config, in_dispatcher: false })
     }
 
     fn parse(input: &str, bytes: &[u8]) -> Result<OpenObject> {
@@ -86,7 +87,7 @@ impl Opened {
         }
         let hook = match settings.runs {
             Runs::InKernel(hook) => hook,
-            Runs::InUserSpace => abi::Hook::Xdp,
+            Runs::InDispatcher | Runs::InUserSpace => abi::Hook::Xdp,
         };
         // User space has no jiffies.
         let ticks = config.clock == abi::Clock::Coarse.code() && settings.runs != Runs::InUserSpace;
@@ -146,6 +147,7 @@ impl Opened {
         if self.config.is_none() {
             return Ok(());
         }
+        self.in_dispatcher = settings.runs == Runs::InDispatcher;
         self.apply(self.configure(settings)?, entries_of)
     }
 
@@ -184,11 +186,17 @@ impl Opened {
     fn load_for(&mut self, config: &abi::Config) {
         let at_xdp = config.hook == abi::Hook::Xdp.code();
         for mut program in self.object.progs_mut() {
+            let frags = at_xdp && config.frags != 0 && !self.in_dispatcher;
+            program.set_flags(if frags { libbpf_sys::BPF_F_XDP_HAS_FRAGS } else { 0 });
+            let program = program.as_libbpf_object().as_ptr();
             if at_xdp {
-                program.set_flags(if config.frags != 0 { libbpf_sys::BPF_F_XDP_HAS_FRAGS } else { 0 });
+                if self.in_dispatcher {
+                    // What a program may call must say the same of itself, and an extension says nothing: its dispatcher does.
+                    // SAFETY: the program is one of the object and not loaded yet; the call stores a number.
+                    unsafe { libbpf_sys::bpf_program__set_expected_attach_type(program, 0) };
+                }
                 continue;
             }
-            let program = program.as_libbpf_object().as_ptr();
             // SAFETY: the program is one of the object and not loaded yet; the calls store a number each.
             unsafe {
                 libbpf_sys::bpf_program__set_type(program, libbpf_sys::BPF_PROG_TYPE_SCHED_CLS);
@@ -201,6 +209,18 @@ impl Opened {
     pub fn tail_calls(&self) -> u32 {
         let names = self.object.progs().map(|program| program.name().to_string_lossy().into_owned());
         names.filter_map(|name| tail_call_index(&name)).max().unwrap_or(0)
+    }
+
+    /// Refuses a model that takes all tail calls of a packet, of which the component of a dispatcher needs one.
+    pub fn check_dispatched(&self) -> Result<()> {
+        if !self.in_dispatcher || self.tail_calls() < MAX_TAIL_CALLS {
+            return Ok(());
+        }
+        Err(Error::input(format!(
+            "{}: takes all {MAX_TAIL_CALLS} tail calls that the kernel allows for a packet, and a dispatcher's component needs one; compile the \
+             model smaller, or take `--plane tc-ingress`",
+            self.input
+        )))
     }
 
     /// Takes the tail calls of the end out of the programs that have no other. It is in code that the verifier drops, but the

@@ -9,6 +9,8 @@ use crate::kernel;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runs {
     InKernel(abi::Hook),
+    /// At XDP, called by a component of a dispatcher.
+    InDispatcher,
     /// In the engine, as at XDP; the kernel only verifies it.
     InUserSpace,
 }

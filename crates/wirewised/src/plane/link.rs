@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What joins a program to an interface, and lies pinned beside it: a BPF link of the kernel, whose program is replaced without a gap, the
-//! note of an agent that carries the packets itself, or that of a filter. Whoever holds one can ask, replace and end it in the same way.
+//! note of an agent that carries the packets itself, that of a filter, or the map by which a dispatcher's component calls it. Whoever holds one can ask, replace and end it in the same way.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use super::{Filter, Note, PLANES, Plane, Port, Site, attached};
+use super::{Component, Filter, Note, PLANES, Plane, Port, Site, attached};
 use crate::interface::netns;
 use crate::kernel;
 use crate::kernel::change;
@@ -39,6 +39,7 @@ enum Joined {
     ByKernel,
     Carried(Note),
     Filter(Filter),
+    Component(Component),
 }
 
 fn open(link: BorrowedFd<'_>) -> io::Result<Joined> {
@@ -48,8 +49,11 @@ fn open(link: BorrowedFd<'_>) -> io::Result<Joined> {
     if let Some(note) = Note::open(link)? {
         return Ok(Joined::Carried(note));
     }
-    let filter = Filter::open(link)?.map(Joined::Filter);
-    filter.ok_or_else(|| io::Error::other("it is a map, but no note of this agent's"))
+    if let Some(filter) = Filter::open(link)? {
+        return Ok(Joined::Filter(filter));
+    }
+    let component = Component::open(link)?.map(Joined::Component);
+    component.ok_or_else(|| io::Error::other("it is a map, but no note of this agent's"))
 }
 
 /// Replaces the program of a link. No packet meets the interface without one; the old program is at no packet any more when this
@@ -58,6 +62,7 @@ pub fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     match open(link)? {
         Joined::Carried(note) => return note.change_program(objects::program_info(program)?.id),
         Joined::Filter(filter) => filter.change_program(program)?,
+        Joined::Component(component) => component.change_program(program)?,
         Joined::ByKernel => {
             let no_options = std::ptr::null();
             // SAFETY: no options are given; the descriptors are plain numbers to the call.
@@ -74,6 +79,7 @@ pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     match open(link)? {
         Joined::Carried(note) => note.stop(),
         Joined::Filter(filter) => filter.stop(),
+        Joined::Component(component) => component.stop(),
         // SAFETY: the descriptor is a plain number to the call.
         Joined::ByKernel => check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) })
             .map(|_| change::made("detach link")),
@@ -114,6 +120,7 @@ pub fn info(link: BorrowedFd<'_>) -> io::Result<Option<LinkInfo>> {
     match open(link)? {
         Joined::Carried(note) => return Ok(note.info()),
         Joined::Filter(filter) => return Ok(Some(filter.info())),
+        Joined::Component(component) => return component.info().map(Some),
         Joined::ByKernel => {}
     }
     let mut info = libbpf_sys::bpf_link_info::default();

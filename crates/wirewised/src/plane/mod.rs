@@ -3,6 +3,7 @@
 //! program is attached to a hook, by a BPF link, and outlives the agent. In user space the agent carries the packets to the engine itself
 //! (`user_space/`), for as long as it runs.
 
+pub mod dispatcher;
 pub mod link;
 mod port;
 pub mod tc;
@@ -24,6 +25,7 @@ use crate::interface::netdev;
 use crate::interface::offloads::Direction;
 use crate::object::Runs;
 
+pub use dispatcher::Component;
 pub use port::Port;
 pub use tc::{Filter, FilterHandle};
 use user_space::Carried;
@@ -115,6 +117,9 @@ pub enum Order {
     /// First, beside a program of ours at another hook.
     #[value(skip)]
     Companion,
+    /// In a dispatcher at XDP: by run priority, the smallest first
+    #[value(skip)]
+    Priority(u32),
 }
 
 /// How a program joins those of others.
@@ -123,6 +128,34 @@ pub struct Joining {
     pub order: Order,
     /// By a filter of clsact, though the kernel has tcx.
     pub clsact: bool,
+    /// In a dispatcher of libxdp, with this run priority.
+    #[serde(default)]
+    pub priority: Option<u32>,
+}
+
+impl Order {
+    /// The run priority in a dispatcher. libxdp's own programs have 10 (xdp-filter) to 50, its default.
+    pub fn priority(self) -> u32 {
+        match self {
+            Self::First | Self::Companion => 0,
+            Self::Last => i32::MAX as u32,
+            Self::Priority(priority) => priority,
+        }
+    }
+
+    /// `first`, `last`, or a run priority.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "first" => Ok(Self::First),
+            "last" => Ok(Self::Last),
+            _ => text
+                .parse::<u32>()
+                .ok()
+                .filter(|priority| *priority <= i32::MAX as u32)
+                .map(Self::Priority)
+                .ok_or_else(|| format!("first, last, or a run priority of libxdp's from 0 to {}", i32::MAX)),
+        }
+    }
 }
 
 impl Plane {

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::interface::offloads::Direction;
 use crate::kernel::change;
 use crate::kernel::objects::check;
-use crate::plane::{Abilities, Drops, Hook, Joining, Plane, Site, link};
+use crate::plane::{Abilities, Component, Drops, Hook, Joining, Plane, Site, link};
 use crate::text::shell::quoted;
 
 const AT_XDP: u32 = abi::STEER_REDIRECT
@@ -98,14 +98,17 @@ impl Hook for Xdp {
         Ok(Some(program).filter(|id| *id != 0).into_iter().collect())
     }
 
-    /// There is one program at a place, so no order.
+    /// There is one program at a place, which may be a dispatcher.
     fn attach(
         &self,
         program: BorrowedFd<'_>,
         ifindex: u32,
-        _: Joining,
+        joining: Joining,
         pin: Option<&Path>,
     ) -> io::Result<OwnedFd> {
+        if let Some(priority) = joining.priority {
+            return Component::begin(self.plane(), program, ifindex, priority, pin);
+        }
         link::pinned(link::create(program, ifindex, libbpf_sys::BPF_XDP, self.flags())?, pin)
     }
 
@@ -160,6 +163,13 @@ impl Hook for Xdp {
 }
 
 impl Xdp {
+    fn plane(self) -> Plane {
+        match self {
+            Self::Native => NATIVE,
+            Self::Generic => GENERIC,
+        }
+    }
+
     fn flags(self) -> u32 {
         match self {
             Self::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,

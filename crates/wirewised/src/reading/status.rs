@@ -32,6 +32,8 @@ pub struct Status {
     pub next: Option<Next>,
     /// Of a filter of clsact, which programs of TC are where the kernel has no tcx links.
     pub filter: Option<FilterHandle>,
+    /// In a dispatcher of libxdp, where `xdp-loader status` shows ww_component.
+    pub run_priority: Option<u32>,
     /// What holds now; null if nothing does, as nothing is attached any more.
     pub mode: Option<Mode>,
     /// False: enforcement was asked for a time that is over.

@@ -54,6 +54,9 @@ pub fn print(status: &Status) {
             ),
         );
     }
+    if let Some(priority) = status.run_priority.filter(|_| status.attached) {
+        row("dispatcher", &format!("run priority {priority}, as ww_component (`xdp-loader status`)"));
+    }
     if let Some(outgoing) = &status.outgoing {
         row(
             "outgoing",

@@ -24,6 +24,7 @@ mod delivery;
 mod deny;
 #[cfg(feature = "dpdk")]
 mod devices;
+mod dispatcher;
 mod drift;
 mod elsewhere;
 mod events;

@@ -47,7 +47,7 @@ impl Reader {
         let loaded = ObjectBuilder::default().open_memory(&object).unwrap().load().unwrap();
         let program = loaded.progs().next().unwrap().as_fd().try_clone_to_owned().unwrap();
         let classes = MapHandle::try_from(&loaded.maps().next().unwrap()).unwrap();
-        let last = Joining { order: Order::Last, clsact: false };
+        let last = Joining { order: Order::Last, ..Joining::default() };
         let link = lab.enter(|| {
             let port = Port::Interface(netdev::index(INTERFACE).unwrap());
             Plane::TC_INGRESS.attach(program.as_fd(), port, last).unwrap()

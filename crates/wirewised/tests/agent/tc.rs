@@ -130,7 +130,7 @@ fn the_allow_list_of_outgoing_packets_is_that_of_their_answers() {
 fn programs_of_others_stay_and_the_user_chooses_the_order() {
     let Some(lab) = Lab::new() else { return };
     let (other, at_xdp) = (foreign_program(Hook::TcIngress), foreign_program(Hook::Xdp));
-    let last = Joining { order: Order::Last, clsact: false };
+    let last = Joining { order: Order::Last, ..Joining::default() };
     let links = lab.enter(|| {
         let index = netdev::index(INTERFACE).unwrap();
         let attach = |plane: Plane, program: &OwnedFd| {

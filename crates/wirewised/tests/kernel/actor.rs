@@ -29,11 +29,15 @@ fn the_agent_carries_what_the_sources_give() {
         return skip(Need::Clang, format_args!("no {CLANG}, which makes the agent's actor"));
     }
     let folder = tempfile::tempdir().unwrap();
-    let made = folder.path().join("act.o");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/actor.sh");
-    assert!(Command::new(script).arg(&made).status().unwrap().success());
-    let made = inspection::read_actor(&std::fs::read(made).unwrap()).unwrap();
-    assert!(made == inspection::read_actor(object::link::OBJECT).unwrap(), "run `make act`");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    assert!(Command::new(root.join("scripts/actor.sh")).arg(folder.path()).status().unwrap().success());
+    let made = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    let actor = inspection::read_actor(&made("act.o")).unwrap();
+    assert!(actor == inspection::read_actor(object::link::OBJECT).unwrap(), "run `make act`");
+    for name in ["dispatcher-2.bpf.o", "dispatcher-3.bpf.o", "component.bpf.o"] {
+        let carried = std::fs::read(root.join("bpf/dispatch").join(name)).unwrap();
+        assert!(made(name) == carried, "{name}: run `make act`");
+    }
 }
 
 /// Bytes of the stack of a function and of all that it calls.

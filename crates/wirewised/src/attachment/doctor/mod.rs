@@ -25,7 +25,7 @@ use crate::kernel;
 use crate::kernel::bpffs;
 use crate::kernel::objects;
 use crate::plane::user_space::Carried;
-use crate::plane::{self, Attached, Driver, MTU_OF_ONE_BUFFER, Plane, Port};
+use crate::plane::{self, Attached, Driver, MTU_OF_ONE_BUFFER, Plane, Port, dispatcher};
 use crate::text::shell::quoted;
 
 /// The flow key under which both directions are one flow.
@@ -272,6 +272,9 @@ fn check_programs(
     if let Some(carrier) = ours.and_then(Attachment::carrier).filter(|carrier| carrier.is_alive) {
         return Finding::ok("programs", format!("wirewise, carried by process {}", carrier.process));
     }
+    if let Some(priority) = ours.and_then(Attachment::priority) {
+        return Finding::ok("programs", format!("wirewise, in a dispatcher with run priority {priority}"));
+    }
     let ours = ours.and_then(|ours| Some(ours.link.as_ref()?.1.program_id));
     if let Some(ours) = attached.iter().find(|it| ours == Some(it.program_id)) {
         return Finding::ok(
@@ -280,6 +283,9 @@ fn check_programs(
         );
     }
     if let Some(other) = attached.iter().find(|it| it.plane.is_in_the_way_of(plane)) {
+        if other.plane == plane && dispatcher::is_there(plane, index).unwrap_or(false) {
+            return check_dispatcher(interface, index, *other);
+        }
         return taken(interface, *other, root);
     }
     let beside: Vec<_> = attached.iter().filter(|it| it.plane == plane).collect();
@@ -294,6 +300,32 @@ fn check_programs(
     }
     let names: Vec<_> = beside.iter().map(|it| describe_program(it.program_id)).collect();
     Finding::ok("programs", format!("beside {}: `run --order first|last`", names.join(", ")))
+}
+
+/// A dispatcher of libxdp, which `run` joins if the kernel lets it.
+fn check_dispatcher(interface: &str, index: u32, attached: Attached) -> Finding {
+    let what = describe_program(attached.program_id);
+    match dispatcher::probe(attached.plane, index) {
+        Ok(()) => Finding::ok(
+            "programs",
+            format!("{what}, a dispatcher, which `run` joins: `--order first|last|N`"),
+        ),
+        Err(error) => Finding::error(
+            "programs",
+            format!("{interface} has a dispatcher ({what}), which cannot be joined: {error}"),
+            beside_dispatcher(),
+        )
+        .of_kind(Kind::Missing),
+    }
+}
+
+/// What works where a dispatcher cannot be joined.
+pub fn beside_dispatcher() -> String {
+    format!(
+        "`--plane {}` judges what its programs let through; a program that is attached alone (LIBXDP_SKIP_DISPATCHER=1) can go on behind \
+         wirewise with `next` in the policy",
+        Plane::TC_INGRESS
+    )
 }
 
 /// What libxdp calls its program that runs several.
@@ -316,10 +348,7 @@ pub fn taken(interface: &str, attached: Attached, root: &Root) -> Finding {
 /// How both could go on.
 fn way_beside(id: u32, root: &Root) -> String {
     if describe_program(id).contains(DISPATCHER) {
-        return format!(
-            "beside a dispatcher of libxdp and the programs in it, take `--plane {}`",
-            Plane::TC_INGRESS
-        );
+        return beside_dispatcher();
     }
     let keep = "in the policy keeps it: what wirewise lets pass goes on to it";
     match root.path().parent().and_then(|folder| bpffs::pin_of_program(folder, id)) {

@@ -233,7 +233,7 @@ fn check_policy(ours: &Attachment, old: &Meta, classes: &[String]) -> Result<()>
 pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     let SwapRequest { ours, bundle, .. } = request;
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &bundle.object)?;
-    let runs = plan.old.plane.runs();
+    let runs = ours.runs(plan.old.plane);
     // Bans are found by this seed, and outlive the program that made them.
     let mut settings = Settings { hash_seed: plan.config.hash_seed, ..Settings::live(runs)? };
     // A policy that stays must be as it was for what ran before, which may come back.
@@ -245,6 +245,7 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
         Some((_, policy)) => next::of_policy(policy, plan.old.plane)?,
         None => followed::of(ours)?,
     };
+    next::admit_beside(runs, next.is_some())?;
     let tables_of = request.shadow.as_ref().filter(|_| plan.flows == FlowsPlan::OfShadow);
     if plan.flows == FlowsPlan::Kept {
         settings = with_tables_of(&plan.config, runs)?;

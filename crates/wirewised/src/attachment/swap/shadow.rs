@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
 use crate::object::policy_maps;
-use crate::object::{Loaded, Opened, Settings};
+use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::reading::meta::Meta;
 use crate::reading::policy;
 
@@ -48,7 +48,8 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
     let running = running_bundle(ours, &meta, running)?;
     let mut first = Opened::open(&meta.bundle.file, &running.object)?;
     let mut second = Opened::open(&file.display().to_string(), &bundle.object)?;
-    let calls = first.tail_calls() + second.tail_calls() + 1;
+    let runs = ours.runs(meta.plane);
+    let calls = first.tail_calls() + second.tail_calls() + 1 + u32::from(runs == Runs::InDispatcher);
     if calls > MAX_TAIL_CALLS {
         return Err(Error::input(format!(
             "{}: {} cannot run beside {}: together they are {calls} tail calls, and the kernel allows {MAX_TAIL_CALLS} for a \
@@ -60,7 +61,6 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
     let fine = [&first, &second]
         .iter()
         .any(|opened| opened.config().is_some_and(|config| config.clock == Clock::Fine.code()));
-    let runs = meta.plane.runs();
     let clock = Some(if fine { Clock::Fine } else { Clock::Coarse });
     // It infers no packet that the first drops before it would.
     let acts = config.acts & (abi::STEER_DENY | abi::STEER_BAN);

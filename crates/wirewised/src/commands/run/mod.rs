@@ -91,8 +91,9 @@ pub struct Args {
     #[arg(long, value_enum)]
     plane: Option<Plane>,
 
-    /// With a plane of TC: before or behind the programs of others
-    #[arg(long, value_enum, default_value_t = Order::First)]
+    /// Before or behind the programs of others: first or last at TC, or in a dispatcher of libxdp at XDP, where a number is the run
+    /// priority, the smallest first; a number makes a dispatcher where there is none
+    #[arg(long, value_name = "first|last|N", default_value = "first", value_parser = Order::parse)]
     order: Order,
 
     /// With a plane of TC, or a policy that has XDP need one: as a filter of clsact, as on kernels before 6.6, though this one has tcx links
@@ -338,11 +339,12 @@ fn read_inputs(args: &Args, interface: &str) -> Result<AttachRequest> {
         true => plane.parts(interface).0.to_string(),
         false => netdev::primary_name(interface),
     };
+    let priority = plan::priority(plane, &interface, args.order, args.replace)?;
     let request = AttachRequest {
         plane,
         outgoing: args.outgoing || current.is_some_and(|(_, outgoing)| outgoing),
         interface,
-        joining: Joining { order: args.order, clsact: args.clsact },
+        joining: Joining { order: args.order, clsact: args.clsact, priority },
         mode: args.mode.map(Mode::from),
         bundle,
         bundle_file,

@@ -69,7 +69,7 @@ impl Filter {
     ) -> io::Result<OwnedFd> {
         let places = Words::places(tc, ifindex);
         let (mut words, left_behind) = match order {
-            Order::First => (places[0], &places[..2]),
+            Order::First | Order::Priority(_) => (places[0], &places[..2]),
             Order::Last => (places[1], &places[..2]),
             Order::Companion => (places[2], &places[2..]),
         };

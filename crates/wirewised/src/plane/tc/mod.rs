@@ -100,7 +100,7 @@ impl Hook for Tc {
         }
         // Before or after nothing in particular: at the head, or the tail.
         let flags = match joining.order {
-            Order::First | Order::Companion => libbpf_sys::BPF_F_BEFORE,
+            Order::First | Order::Companion | Order::Priority(_) => libbpf_sys::BPF_F_BEFORE,
             Order::Last => libbpf_sys::BPF_F_AFTER,
         };
         link::pinned(link::create(program, ifindex, self.attach_type(), flags)?, pin)
