@@ -70,7 +70,7 @@ NOT_RUN = {
     "sudo wirewised run --bundle model.wirewise --interface eth0 --policy policy.yaml --replace": "the same",
     "sudo xdp-filter load eth0": "tests/matrix/dispatcher.py, on kernels that allow extensions",
     "sudo wirewised run --bundle model.wirewise --interface eth0 --order 20": "the same",
-    "xdp-loader status eth0": "the same",
+    "sudo xdp-loader status eth0": "the same",
     "wirewised run --bundle @flood --interface eth0 --policy policy.yaml --mode enforce --evaluation":
         "the captures here are too few; crates/wirewised/tests/agent/ready_models.rs has a report",
     "make setup": "it has run before this test",

@@ -30,6 +30,8 @@ from wirewise.targets.ebpf import target as ebpf_target
 from wirewise.targets.ebpf.clang import clang_version
 
 MODULES = ("veth", "sch_ingress", "cls_bpf")
+KILLS, FEW_KILLS = 100, 6
+"""Of commands that change a dispatcher."""
 _BEGAN = time.monotonic()
 
 
@@ -84,7 +86,8 @@ def run(
         """What came of one kernel must not hang on another's."""
         try:
             tools = xdp_tools[kernel.name]
-            return _boot(kernel, busybox, accelerated, subjects, traffic, tools, folder)
+            kills = KILLS if whole else FEW_KILLS
+            return _boot(kernel, busybox, accelerated, subjects, traffic, tools, kills, folder)
         except WirewiseError as error:
             return error
 
@@ -131,6 +134,7 @@ def _boot(
     subjects: list[Subject],
     traffic: life.Traffic,
     xdp_tools: Path,
+    kills: int,
     folder: Path,
 ) -> dict[str, Outcome]:
     """Everything on one kernel, by the names of its steps."""
@@ -147,7 +151,7 @@ def _boot(
         steps += life.steps(clang, _bundles(subjects, clang), file_of)
     bundles = _bundles(subjects, subjects[0].clang)
     first, second = (f"/files/{file_of[bundles[name].path]}" for name in (programs.FIRST, programs.SECOND))
-    steps += dispatcher.steps(first, second)
+    steps += dispatcher.steps(first, second, kills)
     files = {**traffic.files, **dispatcher.files(xdp_tools), **{name: path for path, name in file_of.items()}}
     _tell(f"booting Linux {kernel.release} ({accelerated}): {len(steps)} steps")
 

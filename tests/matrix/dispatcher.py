@@ -31,8 +31,8 @@ _RUN = ("--policy", f"/files/{POLICY}", "--mode", "enforce", "--yes", "--json")
 
 
 _MUST_WORK = (
-    "filter first", "swap", "rollback", "filter leaves", "filter joins", "leave", "untouched", "filter ends",
-    "ours first", "filter second", "all leave", "end", "nothing left",
+    "filter first", "swap", "rollback", "filter leaves", "filter joins", "join again", "leave", "untouched",
+    "filter ends", "ours first", "filter second", "all leave", "end", "clean", "nothing left",
 )  # fmt: skip
 
 
@@ -46,8 +46,8 @@ def files(tools: Path) -> dict[str, bytes | Path]:
     return found | {path.name: path for path in tools.rglob("xdp*.o")}
 
 
-def steps(bundle: str, second: str) -> Iterator[Step]:
-    """bundle, second : where they are in the guest."""
+def steps(bundle: str, second: str, kills: int) -> Iterator[Step]:
+    """bundle, second : where they are in the guest. kills : of commands that join, swap and leave."""
     run = ("agent", "run", "--bundle", bundle, *INTERFACE, *_RUN)
     yield _step("filter first", "tool", "xdp-filter", "load", "ww0")
     yield from _send("filter alone", stats=False)
@@ -61,6 +61,10 @@ def steps(bundle: str, second: str) -> Iterator[Step]:
     yield from _send("ours alone")
     yield _step("filter joins", "tool", "xdp-filter", "load", "ww0", "-p", "deny")
     yield from _send("behind a closed filter")
+    where = INTERFACE[1]
+    yield _step("kills", "kills", str(kills), CAPTURE, where, bundle, second, *_RUN, "--order", "20")
+    yield _step("join again", *run, "--order", "20")
+    yield from _send("behind a closed filter after kills")
     yield _step("leave", "agent", "detach", *INTERFACE, "--json")
     yield _step("untouched", "untouched")
     yield from _send("closed filter alone", stats=False)
@@ -71,6 +75,7 @@ def steps(bundle: str, second: str) -> Iterator[Step]:
     yield _step("all leave", "tool", "xdp-loader", "unload", "ww0", "-a")
     yield _step("gone", "agent", "status", "--json")
     yield _step("end", "agent", "detach", *INTERFACE, "--json")
+    yield _step("clean", "tool", "xdp-loader", "clean")  # what a killed command had pinned
     yield _step("nothing left", "no_dispatcher")
 
 
@@ -101,6 +106,12 @@ def _check(done: Mapping[str, Outcome]) -> None:
         before = now
     _equal("behind a closed filter: arrived", _sent(done, "behind a closed filter")[1], 0)
     _equal("behind a closed filter: judged", _judged(done, "behind a closed filter"), before)
+    *sent_amid, killed = map(json.loads, _output(done, "kills").splitlines())
+    _equal(
+        "amid kills: some were killed, and packets sent", killed["killed"] > 0 and len(sent_amid) > 0, True
+    )
+    _equal("amid kills: arrived", sum(said["arrived"] for said in sent_amid), 0)
+    _equal("after kills: arrived", _sent(done, "behind a closed filter after kills")[1], 0)
     _equal("closed filter alone: arrived", _sent(done, "closed filter alone")[1], 0)
     sent, arrived = _sent(done, "before a filter")
     _equal("before a filter: judged and arrived", (_judged(done, "before a filter")[0], arrived), (sent, 0))

@@ -70,6 +70,41 @@ tool() { # one of xdp-tools, on the libraries of its own Debian
     LIBXDP_OBJECT_PATH=/files /files/ld-linux-x86-64.so.2 --library-path /files "/files/$program" "$@"
 }
 
+centiseconds() {
+    read -r now _ </proc/uptime
+    echo "${now%.*}${now#*.}"
+}
+
+kills() { # COUNT CAPTURE INTERFACE BUNDLE SECOND OPTION...: joins, swaps and leaves, each killed at some moment of it; a sender goes on meanwhile
+    count=$1 capture=$2 interface=$3 bundle=$4 second=$5
+    shift 5
+    act() { # becomes the agent, so that the agent is what is killed
+        case $1 in
+            0) shift && exec wirewised run --bundle "$bundle" --interface "$interface" "$@" ;;
+            1) exec wirewised swap --bundle "$second" --interface "$interface" ;;
+            2) exec wirewised detach --interface "$interface" ;;
+        esac
+    }
+    began=$(centiseconds)
+    (act 0 "$@") >/dev/null 2>&1
+    longest=$(($(centiseconds) - began + 1))
+    : >/tmp/killing
+    while [ -e /tmp/killing ]; do frames ww1 "$interface" "$capture"; done &
+    sender=$!
+    turn=1
+    while [ "$turn" -le "$count" ]; do
+        act $((turn % 3)) "$@" >/dev/null 2>&1 &
+        delay=$(($(od -An -N2 -tu2 /dev/urandom) % longest))
+        sleep "$((delay / 100)).$(printf %02d $((delay % 100)))"
+        kill -9 $! 2>/dev/null && killed=$((killed + 1))
+        wait $!
+        turn=$((turn + 1))
+    done
+    rm /tmp/killing
+    wait $sender
+    echo "{\"killed\": ${killed:-0}}"
+}
+
 no_dispatcher() { # neither attached nor pinned
     ! ip link show ww0 | grep xdp && ! ls /sys/fs/bpf/xdp | grep . >&2
 }
