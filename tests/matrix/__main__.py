@@ -31,7 +31,7 @@ from wirewise.targets.ebpf.clang import clang_version
 
 MODULES = ("veth", "sch_ingress", "cls_bpf")
 KILLS, FEW_KILLS = 100, 6
-"""Of commands that change a dispatcher."""
+"""How many commands that change a dispatcher are killed."""
 _BEGAN = time.monotonic()
 
 
