@@ -59,6 +59,19 @@ pub fn note_id(map: BorrowedFd<'_>, name: &CStr, value_size: usize) -> io::Resul
     Ok((found == name && info.value_size as usize == value_size).then_some(info.id))
 }
 
+/// A map of one element, these words: a note by its name.
+pub fn new_note<T: bytemuck::Pod>(name: &CStr, words: &T) -> io::Result<OwnedFd> {
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    let (kind, size) = (libbpf_sys::BPF_MAP_TYPE_ARRAY, size_of::<T>() as u32);
+    // SAFETY: the name is a C string, and `opts` says its size; both outlive the call.
+    let map = owned(unsafe { libbpf_sys::bpf_map_create(kind, name.as_ptr(), 4, size, 1, &opts) })?;
+    set_first_element(map.as_fd(), words)?;
+    Ok(map)
+}
+
 /// A program's type, `BPF_PROG_TYPE_*`; `None`: a map, a link or another object.
 pub fn program_kind(program: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     if !is(program, "anon_inode:bpf-prog")? {

@@ -12,7 +12,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder};
 use super::{Dispatcher, Part, Place, SLOTS, slot_name};
 use crate::interface::netdev::{self, Device};
 use crate::interface::netns;
-use crate::kernel::objects::{self, owned};
+use crate::kernel::objects;
 use crate::kernel::{self, change, libbpf_log};
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::{Plane, Port};
@@ -83,7 +83,7 @@ impl Component {
         };
         let calls_pin = pin.with_file_name(CALLS);
         objects::pin(calls.as_fd(), &calls_pin)?;
-        let map = link::pinned(words.to_map()?, Some(pin))?;
+        let map = link::pinned(objects::new_note(MAP_NAME, &words)?, Some(pin))?;
         let mtu = netdev::name(ifindex).and_then(|name| Device::open(&name).ok()?.mtu());
         let frags = mtu.is_some_and(|mtu| plane.needs_frags(mtu));
         let join = |mut parts: Vec<Part>| {
@@ -122,7 +122,8 @@ impl Component {
     /// In one step. Needs CAP_SYS_ADMIN, as all that is found by a number.
     pub fn change_program(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         call(&objects::map_by_id(self.words.calls)?, program)?;
-        Words { program: objects::program_info(program)?.id, ..self.words }.store(&self.map)
+        let words = Words { program: objects::program_info(program)?.id, ..self.words };
+        objects::set_first_element(self.map.as_fd(), &words)
     }
 
     /// Leaves the dispatcher; the last one takes it along.
@@ -177,24 +178,6 @@ impl Component {
             return Some(work());
         }
         netns::find(None, || (netns::cookie() == cookie).then_some(()))?.0.within(work)
-    }
-}
-
-impl Words {
-    fn to_map(self) -> io::Result<OwnedFd> {
-        let opts = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
-            ..Default::default()
-        };
-        let (kind, size) = (libbpf_sys::BPF_MAP_TYPE_ARRAY, size_of::<Self>() as u32);
-        // SAFETY: the name is a C string, and `opts` says its size; both outlive the call.
-        let map = owned(unsafe { libbpf_sys::bpf_map_create(kind, MAP_NAME.as_ptr(), 4, size, 1, &opts) })?;
-        self.store(&map)?;
-        Ok(map)
-    }
-
-    fn store(&self, map: &OwnedFd) -> io::Result<()> {
-        objects::set_first_element(map.as_fd(), self)
     }
 }
 

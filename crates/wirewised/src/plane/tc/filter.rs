@@ -13,7 +13,7 @@ use super::Tc;
 use crate::interface::{netns, rtnetlink};
 use crate::kernel::change;
 use crate::kernel::libbpf_log;
-use crate::kernel::objects::{self, check, owned};
+use crate::kernel::objects::{self, check};
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::{Order, Plane, Port};
 
@@ -80,7 +80,7 @@ impl Filter {
         words.made_qdisc = (!rtnetlink::has_clsact(ifindex)?).into();
         words.cookie = netns::cookie();
         words.program = objects::program_info(program)?.id;
-        let map = link::pinned(words.to_map()?, pin)?;
+        let map = link::pinned(objects::new_note(MAP_NAME, &words)?, pin)?;
         words.make_qdisc().and_then(|()| words.put(program)).inspect_err(|_| {
             let _ = words.end(|| Ok(()));
             pin.map_or(Ok(()), change::remove_file).unwrap_or_default();
@@ -123,7 +123,7 @@ impl Filter {
         let put = self.within(|words| words.put(program));
         put.unwrap_or_else(|| Err(io::ErrorKind::PermissionDenied.into()))?;
         let words = Words { program: objects::program_info(program)?.id, ..self.words };
-        words.store(&self.map)
+        objects::set_first_element(self.map.as_fd(), &words)
     }
 
     /// Removes the filter, and the qdisc if it came with it and nobody else uses it; of other filters of ours, the last one does.
@@ -143,7 +143,7 @@ impl Filter {
             other.id != self.id && (words.cookie, words.ifindex) == (own.cookie, own.ifindex)
         };
         for other in objects::maps().filter_map(|map| Self::open(map.as_fd()).ok()?).filter(is_beside) {
-            Words { made_qdisc: 1, ..other.words }.store(&other.map)?;
+            objects::set_first_element(other.map.as_fd(), &Words { made_qdisc: 1, ..other.words })?;
         }
         Ok(())
     }
@@ -245,25 +245,6 @@ impl Words {
         // SAFETY: both say their sizes and outlive the call.
         quietly(|| unsafe { libbpf_sys::bpf_tc_query(&self.hook(), &mut opts) }).ok()?;
         Some(opts.prog_id)
-    }
-
-    fn to_map(self) -> io::Result<OwnedFd> {
-        let opts = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
-            ..Default::default()
-        };
-        let (kind, size) = (libbpf_sys::BPF_MAP_TYPE_ARRAY, size_of::<Self>() as u32);
-        // SAFETY: the name is a C string, and `opts` says its size; both outlive the call.
-        let map = owned(unsafe { libbpf_sys::bpf_map_create(kind, MAP_NAME.as_ptr(), 4, size, 1, &opts) })?;
-        self.store(&map)?;
-        Ok(map)
-    }
-
-    fn store(&self, map: &OwnedFd) -> io::Result<()> {
-        let (key, value) = (0u32, (&raw const *self).cast());
-        // SAFETY: the map's key is a number, and its value as long as these words; both outlive the call.
-        check(unsafe { libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), value, 0) })
-            .map(drop)
     }
 }
 
