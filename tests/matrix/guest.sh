@@ -75,7 +75,7 @@ centiseconds() {
     echo "${now%.*}${now#*.}"
 }
 
-kills() { # COUNT CAPTURE INTERFACE BUNDLE SECOND OPTION...: joins, swaps and leaves, each killed at some moment of it; a sender goes on meanwhile
+kills() { # COUNT CAPTURE INTERFACE BUNDLE SECOND OPTION...: joins, swaps and leaves, until so many were killed amid it; a sender goes on meanwhile
     count=$1 capture=$2 interface=$3 bundle=$4 second=$5
     shift 5
     act() { # becomes the agent, so that the agent is what is killed
@@ -91,18 +91,19 @@ kills() { # COUNT CAPTURE INTERFACE BUNDLE SECOND OPTION...: joins, swaps and le
     : >/tmp/killing
     while [ -e /tmp/killing ]; do frames ww1 "$interface" "$capture"; done &
     sender=$!
-    turn=1
-    while [ "$turn" -le "$count" ]; do
+    turn=1 killed=0
+    while [ "$killed" -lt "$count" ] && [ "$turn" -le $((10 * count)) ]; do
         act $((turn % 3)) "$@" >/dev/null 2>&1 &
         delay=$(($(od -An -N2 -tu2 /dev/urandom) % longest))
         sleep "$((delay / 100)).$(printf %02d $((delay % 100)))"
-        kill -9 $! 2>/dev/null && killed=$((killed + 1))
+        kill -9 $! 2>/dev/null
         wait $!
+        [ $? -eq 137 ] && killed=$((killed + 1))
         turn=$((turn + 1))
     done
     rm /tmp/killing
     wait $sender
-    echo "{\"killed\": ${killed:-0}}"
+    echo "{\"killed\": $killed, \"turns\": $((turn - 1))}"
 }
 
 no_dispatcher() { # neither attached nor pinned
