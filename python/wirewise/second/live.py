@@ -256,14 +256,16 @@ class Second:
             return "passes", ""
         if not self.spoofable and not event["wirewise"].get("proven"):
             return "unproven", ""
-        self.place.running(self.pair)  # another bundle's scores are other ones
-        if self.place.allows(source):
-            return "allowed", ""
         now = self.clock()
         while self._latest and self._latest[0] <= now - _MINUTE_S:
             self._latest.popleft()
-        if len(self._latest) >= self.per_minute:
+        if (
+            len(self._latest) >= self.per_minute
+        ):  # before commands are run for it: a flood must not have us run any
             return "over the rate", ""
+        self.place.running(self.pair)  # another bundle's scores are other ones
+        if self.place.allows(source):
+            return "allowed", ""
         if self.enforce:
             try:
                 self.place.deny(source, self.time_s)
