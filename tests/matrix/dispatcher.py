@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.matrix import life
-from tests.matrix.life import INTERFACE, POLICY, TC, Failed
+from tests.matrix.life import INTERFACE, POLICY, TC, Failed, equal
 from tests.matrix.machine import Outcome, Step
 
 CAPTURE = f"/files/{TC}.pcap"
@@ -91,8 +91,8 @@ def outcome(kernel: str, done: Mapping[str, Outcome]) -> str | None:
 def _check(done: Mapping[str, Outcome]) -> None:
     for name in _MUST_WORK:
         _output(done, name)
-    _equal("the run priority", json.loads(_output(done, "join"))["status"]["run_priority"], 20)
-    _equal("xdp-loader shows ours", "ww_component" in _output(done, "shown"), True)
+    equal("the run priority", json.loads(_output(done, "join"))["status"]["run_priority"], 20)
+    equal("xdp-loader shows ours", "ww_component" in _output(done, "shown"), True)
     filtered = _sent(done, "filter alone")[1]
     before = (0, 0)
     for name in ("both", "after rollback", "ours alone"):
@@ -100,22 +100,20 @@ def _check(done: Mapping[str, Outcome]) -> None:
         reached = sent if name == "ours alone" else filtered
         now = _judged(done, name)
         judged, dropped = now[0] - before[0], now[1] - before[1]
-        _equal(f"{name}: packets judged", judged, reached)
-        _equal(f"{name}: some dropped, some passed", 0 < dropped < judged, True)
-        _equal(f"{name}: packets arrived", arrived, reached - dropped)
+        equal(f"{name}: packets judged", judged, reached)
+        equal(f"{name}: some dropped, some passed", 0 < dropped < judged, True)
+        equal(f"{name}: packets arrived", arrived, reached - dropped)
         before = now
-    _equal("behind a closed filter: arrived", _sent(done, "behind a closed filter")[1], 0)
-    _equal("behind a closed filter: judged", _judged(done, "behind a closed filter"), before)
+    equal("behind a closed filter: arrived", _sent(done, "behind a closed filter")[1], 0)
+    equal("behind a closed filter: judged", _judged(done, "behind a closed filter"), before)
     *sent_amid, killed = map(json.loads, _output(done, "kills").splitlines())
-    _equal(
-        "amid kills: some were killed, and packets sent", killed["killed"] > 0 and len(sent_amid) > 0, True
-    )
-    _equal("amid kills: arrived", sum(said["arrived"] for said in sent_amid), 0)
-    _equal("after kills: arrived", _sent(done, "behind a closed filter after kills")[1], 0)
-    _equal("closed filter alone: arrived", _sent(done, "closed filter alone")[1], 0)
+    equal("amid kills: some were killed, and packets sent", killed["killed"] > 0 and len(sent_amid) > 0, True)
+    equal("amid kills: arrived", sum(said["arrived"] for said in sent_amid), 0)
+    equal("after kills: arrived", _sent(done, "behind a closed filter after kills")[1], 0)
+    equal("closed filter alone: arrived", _sent(done, "closed filter alone")[1], 0)
     sent, arrived = _sent(done, "before a filter")
-    _equal("before a filter: judged and arrived", (_judged(done, "before a filter")[0], arrived), (sent, 0))
-    _equal(
+    equal("before a filter: judged and arrived", (_judged(done, "before a filter")[0], arrived), (sent, 0))
+    equal(
         "taken out by xdp-loader: attached",
         json.loads(_output(done, "gone"))["attachments"][0]["attached"],
         False,
@@ -125,15 +123,15 @@ def _check(done: Mapping[str, Outcome]) -> None:
 def _check_refusal(done: Mapping[str, Outcome]) -> None:
     """Ours is refused, and so is what would come to it; neither is taken off."""
     join = done[_name("join")]
-    _equal("join: exit code", join.code, 3)
-    _equal("join: why", "before 1.5.5" in join.messages, True)
-    _equal("join: the filter goes on", _sent(done, "both")[1], _sent(done, "filter alone")[1])
+    equal("join: exit code", join.code, 3)
+    equal("join: why", "before 1.5.5" in join.messages, True)
+    equal("join: the filter goes on", _sent(done, "both")[1], _sent(done, "filter alone")[1])
     for name in ("ours first", "end", "nothing left"):
         _output(done, name)
-    _equal("filter second: refused", done[_name("filter second")].code != 0, True)
+    equal("filter second: refused", done[_name("filter second")].code != 0, True)
     sent, arrived = _sent(done, "before a filter")
     judged, dropped = _judged(done, "before a filter")
-    _equal("ours first: judged, and arrived", (judged, arrived), (sent, sent - dropped))
+    equal("ours first: judged, and arrived", (judged, arrived), (sent, sent - dropped))
 
 
 def _sent(done: Mapping[str, Outcome], name: str) -> tuple[int, int]:
@@ -148,15 +146,7 @@ def _judged(done: Mapping[str, Outcome], name: str) -> tuple[int, int]:
 
 
 def _output(done: Mapping[str, Outcome], name: str) -> str:
-    outcome = done[_name(name)]
-    if outcome.code:
-        raise Failed(f"{name} ended with code {outcome.code}: {outcome.messages or outcome.output}")
-    return outcome.output
-
-
-def _equal(what: str, found: object, wanted: object) -> None:
-    if found != wanted:
-        raise Failed(f"{what}: {found}, must be {wanted}")
+    return life.output_of(name, done[_name(name)])
 
 
 def _send(name: str, *, stats: bool = True) -> Iterator[Step]:

@@ -75,7 +75,7 @@ centiseconds() {
     echo "${now%.*}${now#*.}"
 }
 
-kills() { # COUNT CAPTURE INTERFACE BUNDLE SECOND OPTION...: joins, swaps and leaves, until so many were killed amid it; a sender goes on meanwhile
+kills() { # COUNT CAPTURE INTERFACE BUNDLE SECOND OPTION...: joins, swaps and leaves, until COUNT of them were killed midway; a sender goes on meanwhile
     count=$1 capture=$2 interface=$3 bundle=$4 second=$5
     shift 5
     act() { # becomes the agent, so that the agent is what is killed

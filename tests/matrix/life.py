@@ -235,14 +235,7 @@ def check(
     """Packets sent, if all is as the engine says. Raises Failed with the first difference."""
 
     def output(name: str) -> str:
-        outcome = done[f"{clang}: {name}"]
-        if outcome.code:
-            raise Failed(f"{name} ended with code {outcome.code}: {outcome.messages or outcome.output}")
-        return outcome.output
-
-    def equal(what: str, found: object, wanted: object) -> None:
-        if found != wanted:
-            raise Failed(f"{what}: {found}, must be {wanted}")
+        return output_of(name, done[f"{clang}: {name}"])
 
     for name, digest in expected.digests.items():
         for plane in ("kernel", "engine"):
@@ -327,6 +320,19 @@ def _send(clang: str, phase: str, capture: str | None = None) -> Iterator[Step]:
 def _classes(trace: Trace, classes: list[str]) -> list[str]:
     """The class of each packet, "" if it got none."""
     return [classes[row["class_id"]] if row["status"] == Status.CLASSIFIED else "" for row in trace]
+
+
+def output_of(name: str, outcome: Outcome) -> str:
+    """What a step printed. Raises Failed if it ended with an error."""
+    if outcome.code:
+        raise Failed(f"{name} ended with code {outcome.code}: {outcome.messages or outcome.output}")
+    return outcome.output
+
+
+def equal(what: str, found: object, wanted: object) -> None:
+    """Raises Failed unless both are."""
+    if found != wanted:
+        raise Failed(f"{what}: {found}, must be {wanted}")
 
 
 def _counted(trace: Trace, classes: list[str], *, enforced: bool) -> Counter[str]:

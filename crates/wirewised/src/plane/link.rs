@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What joins a program to an interface, and lies pinned beside it: a BPF link of the kernel, whose program is replaced without a gap, the
-//! note of an agent that carries the packets itself, that of a filter, or the map by which a dispatcher's component calls it. Whoever holds one can ask, replace and end it in the same way.
+//! note of an agent that carries the packets itself, that of a filter, or that of a dispatcher's component. Whoever holds one can ask, replace
+//! and end it in the same way.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

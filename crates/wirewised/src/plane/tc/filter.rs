@@ -92,10 +92,7 @@ impl Filter {
     pub fn open(link: BorrowedFd<'_>) -> io::Result<Option<Self>> {
         let Some(id) = objects::note_id(link, MAP_NAME, size_of::<Words>())? else { return Ok(None) };
         let map = link.try_clone_to_owned()?;
-        let mut words = Words::zeroed();
-        let (key, value) = (0u32, (&raw mut words).cast());
-        // SAFETY: the map's key is a number, and its value as long as `words`; both outlive the call.
-        check(unsafe { libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), (&raw const key).cast(), value) })?;
+        let mut words: Words = objects::first_element(map.as_fd())?;
         if words.handle == 0 {
             words.handle = HANDLE;
         }
