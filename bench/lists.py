@@ -89,9 +89,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         programs["bans, not banned"] = lab.attach("free", f"classes: {ban.format(other)}\n")
         programs["banned"] = lab.attach("banned", f"classes: {ban.format(its_class)}\n")
         programs["allowed"] = lab.attach("allowed", f"allow: {{prefixes: [{_SENDER}/32]}}\n")
-        for case, prefix in {"allowed for a while": _SENDER, "allowance, no match": "192.0.2.77"}.items():
-            programs[case] = lab.attach(f"allow{len(programs)}", "")
-            agent.call("allow", "add", prefix, "--for", "1h", *lab.place(f"allow{len(programs) - 1}"))
+        for place, case, prefix in (
+            ("allowance", "allowed for a while", _SENDER), ("other", "allowance, no match", "192.0.2.77")
+        ):  # fmt: skip
+            programs[case] = lab.attach(place, "")
+            agent.call("allow", "add", prefix, "--for", "1h", *lab.place(place))
         loaded = lab.load("long", options.prefixes)
         drop = "classes: {a: {action: drop}, b: {action: drop}}\n"
         bans = "classes: {a: &all {ban: {by: source, for: 1h, spoofable: true}}, b: *all}\n"

@@ -138,6 +138,14 @@ def test_what_is_sent_again_is_padded_as_before_and_acknowledged_with_its_paddin
     assert [len(segment.data) for segment in after] == [15] * 4 + [0] * 4
 
 
+def test_a_datagram_that_was_merged_is_not_padded() -> None:
+    frame = udp(1, 3000)
+    place = locate(frame)
+    assert place is not None
+    (after,) = CHANGES["padding"].rewrite([Sent(1, frame, 0, True, place)], 5)
+    assert after.place.length == place.length and ip(after.frame).data.ulen == 3008
+
+
 def test_no_frame_however_broken_ends_in_an_error(conversations: list[list[Sent]]) -> None:
     random = Random(1)
     for _ in range(3000):

@@ -15,7 +15,7 @@ from wirewise.augment.draw import number, share
 from wirewise.feature_sets.packet import parse_link
 
 TCP, UDP, ICMP, ICMP6 = 6, 17, 1, 58
-_FIN, _SYN, _RST, _PSH, _ACK, _ECE, _CWR = 0x01, 0x02, 0x04, 0x08, 0x10, 0x40, 0x80
+FIN, SYN, RST, PSH, ACK, _ECE, _CWR = 0x01, 0x02, 0x04, 0x08, 0x10, 0x40, 0x80
 MOST_LENGTH = 1500
 """Bytes of an IP packet that no padding goes beyond: a longer one would have been fragmented."""
 MOST_PADDING = 64
@@ -122,19 +122,19 @@ def flags(frame: bytearray, place: Place, drawn: Drawn) -> None:
     if place.protocol != TCP:
         return
     at = place.transport + 13
-    if frame[at] & _SYN:
+    if frame[at] & SYN:
         asks = number(drawn.seed, "ecn", place.conversation) % 2
         frame[at] &= ~(_ECE | _CWR) & 0xFF
         if asks:
-            frame[at] |= _ECE if frame[at] & _ACK else _ECE | _CWR
+            frame[at] |= _ECE if frame[at] & ACK else _ECE | _CWR
         return
     header = 4 * (frame[place.transport + 12] >> 4)
-    if place.length > place.transport - place.network + header and not frame[at] & _RST:
+    if place.length > place.transport - place.network + header and not frame[at] & RST:
         habit = number(drawn.seed, "push", place.conversation) % 3
         if habit == 1:
-            frame[at] |= _PSH
-        elif habit == 2 and not frame[at] & _FIN:
-            frame[at] &= ~_PSH & 0xFF
+            frame[at] |= PSH
+        elif habit == 2 and not frame[at] & FIN:
+            frame[at] &= ~PSH & 0xFF
 
 
 def padding(frame: bytearray, place: Place, drawn: Drawn) -> None:

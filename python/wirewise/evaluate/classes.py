@@ -53,6 +53,11 @@ def numbers(table: Table, classes: list[str]) -> NDArray[np.int64]:
     return np.array([of[label] for label in table.frame["label"].to_list()], np.int64)
 
 
+def benign_of(classes: Sequence[str]) -> int:
+    """The number of the benign class: 0 if none is called so."""
+    return list(classes).index(BENIGN) if BENIGN in classes else 0
+
+
 def class_of(label: str, classes: Sequence[str]) -> str:
     """The class that a label means: itself, but where the classes are benign and attack, any other label is
     an attack.

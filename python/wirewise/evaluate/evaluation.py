@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wirewise import html
 from wirewise.errors import InputError
-from wirewise.evaluate.classes import BENIGN
+from wirewise.evaluate.classes import benign_of
 from wirewise.evaluate.drift import Drift
 from wirewise.evaluate.families import means
 from wirewise.evaluate.held_out import Origin
@@ -61,7 +61,7 @@ class Judged:
         scores : of each output, (n, n_outputs). classes : names by number; the first is benign if none is
         called so.
         """
-        benign = classes.index(BENIGN) if BENIGN in classes else 0
+        benign = benign_of(classes)
         order = [benign, *(number for number in range(len(classes)) if number != benign)]
         place = np.argsort(order)
         ahead = None

@@ -14,7 +14,7 @@ from wirewise.feature_sets.fields import FIELDS, Context, Field
 
 DIRECTIONS = ("forward", "backward")
 _THERE = {"payload": "payload_head", "question": "dns_name_length"}
-"""Of kinds that only some packets have: the field that is not 0 in those."""
+"""Kind that only some packets have -> the field that is not 0 in them."""
 
 
 @dataclass(frozen=True, order=True)

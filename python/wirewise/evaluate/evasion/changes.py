@@ -18,9 +18,14 @@ from typing import TypeAlias
 from dpkt.dpkt import in_cksum
 
 from wirewise.augment.frames import (
+    ACK,
+    FIN,
     ICMP,
     ICMP6,
     MOST_LENGTH,
+    PSH,
+    RST,
+    SYN,
     TCP,
     UDP,
     Place,
@@ -30,7 +35,6 @@ from wirewise.augment.frames import (
 )
 from wirewise.registry import Registry
 
-_FIN, _SYN, _RST, _PSH, _ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 _SEQUENCE, _ACKNOWLEDGED, _FLAGS = 4, 8, 13  # in a TCP header
 _CHECKSUM = {TCP: 16, UDP: 6, ICMP: 2, ICMP6: 2}  # where, in the header
 _LEAST_FRAME = 60
@@ -119,18 +123,18 @@ def _padded(packets: Sequence[Sent], strength: int) -> list[Sent]:
         frame, place, at = bytearray(one.frame), one.place, one.place.transport
         if place.protocol != TCP:
             if one.own and not place.fragment:
-                lengthen(frame, place, min(strength, MOST_LENGTH - place.length))
+                lengthen(frame, place, _room(place, strength))
             found.append(_finished(one, frame))
             continue
         number = _word(frame, at + _SEQUENCE)
-        if one.own and frame[at + _FLAGS] & _SYN:
+        if one.own and frame[at + _FLAGS] & SYN:
             inserted = _Inserted()
         if one.own:
             _put(frame, at + _SEQUENCE, number + inserted.shift(number))
             if _payload(one) and not place.fragment:
-                more = inserted.insert(number, max(0, min(strength, MOST_LENGTH - place.length)))
+                more = inserted.insert(number, _room(place, strength))
                 lengthen(frame, place, more)
-        elif frame[at + _FLAGS] & _ACK:
+        elif frame[at + _FLAGS] & ACK:
             number = _word(frame, at + _ACKNOWLEDGED)
             _put(frame, at + _ACKNOWLEDGED, number + inserted.shift(number))
         found.append(_finished(one, frame))
@@ -152,7 +156,7 @@ def _in_pieces(packets: Sequence[Sent], strength: int) -> list[Sent]:
             frame = bytearray(one.frame[:start] + one.frame[start + begin : start + end])
             _put(frame, place.transport + _SEQUENCE, _word(one.frame, place.transport + _SEQUENCE) + begin)
             if end < size:
-                frame[place.transport + _FLAGS] &= ~(_PSH | _FIN) & 0xFF
+                frame[place.transport + _FLAGS] &= ~(PSH | FIN) & 0xFF
             found.append(_shortened(replace(one, time_ns=time_ns), frame, size - (end - begin)))
     return found
 
@@ -166,9 +170,9 @@ def _with_more(packets: Sequence[Sent], strength: int) -> list[Sent]:
             continue
         size, frame = _payload(one), bytearray(one.frame[: at + _header(one)])
         if place.protocol == TCP:
-            if _header(one) < 20 or frame[at + _FLAGS] & (_SYN | _FIN | _RST):
+            if _header(one) < 20 or frame[at + _FLAGS] & (SYN | FIN | RST):
                 continue
-            frame[at + _FLAGS] = _ACK
+            frame[at + _FLAGS] = ACK
             _put(frame, at + _SEQUENCE, _word(frame, at + _SEQUENCE) + size)
         times = _following(packets, index, strength)
         found += [_shortened(replace(one, time_ns=time_ns), bytearray(frame), size) for time_ns in times]
@@ -194,6 +198,11 @@ def _payload(one: Sent) -> int:
     if place.protocol not in (TCP, UDP) or (place.protocol == TCP and _header(one) < 20):
         return 0
     return max(0, place.length - (place.transport - place.network) - _header(one))
+
+
+def _room(place: Place, wanted: int) -> int:
+    """Bytes by which a packet may grow; a merged one is longer already than any that is sent."""
+    return max(0, min(wanted, MOST_LENGTH - place.length))
 
 
 def _is_cut(one: Sent) -> bool:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,16 +52,16 @@ class Original:
             conversations.setdefault(place.conversation, []).append(Sent(time_ns, frame, number, own, place))
         return cls(list(conversations.values()), rest)
 
-    def changed(self, change: Change, strength: int) -> Iterator[tuple[int, bytes, int]]:
-        """All packets by time: time_ns, frame, and the number of the packet that it is, or was made from.
-        strength : 0 changes nothing.
+    def packets(self, change: Change | None = None, strength: int = 0) -> list[tuple[int, bytes, int]]:
+        """All packets by time, changed or as they are: time_ns, frame, and the number of the packet that it
+        is, or was made from.
         """
         packets = list(self.rest)
         for conversation in self.conversations:
-            sent = change.rewrite(conversation, strength) if strength else conversation
+            sent = change.rewrite(conversation, strength) if change else conversation
             packets += [(one.time_ns, one.frame, one.origin) for one in sent]
         # Packets with the same time stay in the order in which they were captured.
-        return iter(sorted(packets, key=lambda packet: (packet[0], packet[2])))
+        return sorted(packets, key=lambda packet: (packet[0], packet[2]))
 
 
 def _sender(frame: bytes, place: Place) -> bytes:

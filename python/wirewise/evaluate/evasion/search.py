@@ -4,14 +4,14 @@
 All attackers in a capture make the same change at once, so that features which count over many flows see it
 too, and the bundle's own program judges the changed packets. A strength is tried only where it can tell
 something: strengths grow in steps, then the gaps below each flow's first escape are halved. Between two
-strengths at which a flow's features lie between the same thresholds of all trees, integer trees say the same
-for every value between, so such a gap is closed.
+strengths at which a flow's features reach the same leaf of every tree, features that only grow or only fall
+reach it as well, so such a gap is closed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -29,7 +29,7 @@ from wirewise import agent, ending
 from wirewise.abi import Status
 from wirewise.datasets import Table, write_capture
 from wirewise.errors import InputError
-from wirewise.evaluate.classes import BENIGN, numbers
+from wirewise.evaluate.classes import benign_of, numbers
 from wirewise.evaluate.evasion.changes import CHANGES, Change
 from wirewise.evaluate.evasion.rewriting import Original
 from wirewise.evaluate.moments import At
@@ -38,16 +38,17 @@ from wirewise.evaluate.per_flow import flow_verdicts
 from wirewise.formats.bundle import Bundle
 from wirewise.models import UNKNOWN
 from wirewise.models.bounded import Bounded
-from wirewise.models.tree import LEAF, TreeEnsemble
+from wirewise.models.tree import TreeEnsemble
 
 MOST_TRIES = 32
 """Limit for one change on one capture."""
 MOST_CAPTURES = 3
 """From which the flows of a label are drawn."""
 
-_Cells: TypeAlias = bytes | None
-_Said: TypeAlias = tuple[bool, _Cells]
-"""Whether a flow is found, and between which thresholds its features lie; None: not known."""
+_Path: TypeAlias = bytes | None
+"""Which leaves of all trees a flow's features reach; None: not known."""
+_Said: TypeAlias = tuple[bool, _Path]
+"""Whether a flow is found, and its path."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +158,11 @@ def evasions(
             original = Original.read(Path(capture), frozenset(attacks.tolist()))
         except InputError as error:
             return str(error)
+        trial = _Trial(judge, original, part.frame, stopped)
+        unchanged = trial.run(original.packets())
         made = []
         for change in CHANGES.values():
-            tries = _Tries(judge, original, part.frame, change, stopped)
+            tries = _Tries(trial, change, unchanged)
             for flow, (strength, exact) in tries.least(list(families)).items():
                 made.append(Least(capture, flow, families[flow], change.name, strength, exact))
             progress(next(done) / steps)
@@ -191,26 +194,7 @@ class _Judge:
     def _benign(self) -> list[int]:
         """Classes that are not against a flow: what a model does not know passes."""
         classes = self.bundle.classes
-        benign = classes.index(BENIGN) if BENIGN in classes else 0
-        return [benign, *(number for number, name in enumerate(classes) if name == UNKNOWN)]
-
-    @cached_property
-    def _thresholds(self) -> dict[int, NDArray[np.int64]] | None:
-        """The thresholds of each feature that is compared; None for models that do more than compare."""
-        model, found = self.bundle.model, set[tuple[int, int]]()
-        if isinstance(model, Bounded):
-            for bound in model.bounds:
-                found |= {(bound.feature, bound.low - 1), (bound.feature, bound.high)}
-            model = model.model
-        if not isinstance(model, TreeEnsemble):
-            return None
-        for tree in model.trees:
-            found |= {pair for pair in zip(tree.feature, tree.threshold, strict=True) if pair[0] != LEAF}
-        ordered = sorted(found)
-        return {
-            feature: np.array([threshold for of, threshold in ordered if of == feature], np.int64)
-            for feature in {feature for feature, _ in ordered}
-        }
+        return [benign_of(classes), *(number for number, name in enumerate(classes) if name == UNKNOWN)]
 
     def is_attack(self, table: Table) -> NDArray[np.bool_]:
         """Whether each row's label is one of the model's classes, and against it, (n,)."""
@@ -236,24 +220,28 @@ class _Judge:
             plane="kernel" if self.kernel else "engine",
         )
 
-    def cells(self, frame: pl.DataFrame, records: NDArray[np.void]) -> list[_Cells]:
-        """The cells of each flow, in order of appearance. records : those of the frame's rows."""
-        flows = frame.with_row_index().group_by("flow", maintain_order=True)
-        if self._thresholds is None or self.at.every or self.after > 1:
+    def paths(self, frame: pl.DataFrame, records: NDArray[np.void]) -> list[_Path]:
+        """How each flow's features go through the trees, in order of appearance. records : those of the
+        frame's rows.
+        """
+        whole = self.bundle.model
+        model = whole.model if isinstance(whole, Bounded) else whole
+        bounds = whole.bounds if isinstance(whole, Bounded) else ()
+        if not isinstance(model, TreeEnsemble) or self.at.every or self.after > 1:
             return [None] * frame["flow"].n_unique()
+        flows = frame.with_row_index().group_by("flow", maintain_order=True)
         moments = flows.agg(
             pl.col("index").gather(row).first().alias(name) for name, row in self.at.rows.items()
         ).drop("flow")
-        found: list[_Cells] = []
-        for places in moments.iter_rows():
-            judged = records[list(places)]
-            places_of = [
-                np.searchsorted(thresholds, judged["feature"][:, feature])
-                for feature, thresholds in self._thresholds.items()
-            ]
-            # A verdict that was kept says nothing of the features now.
-            found.append(np.array(places_of).tobytes() if judged["inferred"].all() else None)
-        return found
+        judged = records[moments.to_numpy()]
+        rows = judged["feature"].reshape(-1, model.n_features)
+        sides = [
+            (rows[:, it.feature] > it.high).astype(np.int64) - (rows[:, it.feature] < it.low) for it in bounds
+        ]
+        ways = np.column_stack([model.leaves(rows), *sides]).reshape(len(moments), -1)
+        # A verdict that was kept says nothing of the features now.
+        known = judged["inferred"].all(axis=1)
+        return [way.tobytes() if sure else None for way, sure in zip(ways, known, strict=True)]
 
 
 def _drawn(judge: _Judge, rows: Table, flows: int, seed: int) -> dict[str, dict[str, str]]:
@@ -275,20 +263,50 @@ def _drawn(judge: _Judge, rows: Table, flows: int, seed: int) -> dict[str, dict[
     return drawn
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """part : a row for each packet of the capture. stopped : a search has failed."""
+
+    judge: _Judge
+    original: Original
+    part: pl.DataFrame
+    stopped: Event
+
+    def run(self, packets: Iterable[tuple[int, bytes, int]]) -> dict[str, _Said]:
+        """What the program says of each flow of a changed capture. packets : see `Original.packets`."""
+        if self.stopped.is_set():
+            raise CancelledError
+        with ending.temporary_folder() as folder:
+            path, origins = folder / "changed.pcap", []
+
+            def written() -> Iterator[tuple[int, bytes]]:
+                for time_ns, frame, origin in packets:
+                    origins.append((time_ns, origin))
+                    yield time_ns, frame
+
+            write_capture(path, written())
+            records = self.judge.run(path)
+        times, packet = np.array(origins, np.int64).T
+        classified = records["status"] == int(Status.CLASSIFIED)
+        frame = self.part[packet[classified]].select("capture", "flow")
+        frame = frame.with_columns(time_ns=pl.Series(times[classified]))
+        records = records[classified]
+        found = self.judge.found(frame, records["class_id"].astype(np.int64))
+        names = frame["flow"].unique(maintain_order=True).to_list()
+        paths = self.judge.paths(frame, records)
+        return {name: (bool(one), path) for name, one, path in zip(names, found, paths, strict=True)}
+
+
 class _Tries:
     """Strengths of one change on one capture, and what came of them."""
 
-    def __init__(
-        self, judge: _Judge, original: Original, part: pl.DataFrame, change: Change, stopped: Event
-    ) -> None:
-        """Tries none yet. part : a row for each packet of the capture. stopped : a search has failed."""
-        self._judge, self._original, self._part, self._change = judge, original, part, change
-        self._stopped = stopped
-        self._tried: dict[int, dict[str, _Said]] = {}
+    def __init__(self, trial: _Trial, change: Change, unchanged: dict[str, _Said]) -> None:
+        """Only strength 0 is tried yet, and what came of that is the same for every change."""
+        self._trial, self._change = trial, change
+        self._tried = {0: unchanged}
 
     def least(self, flows: Sequence[str]) -> dict[str, tuple[int | None, bool]]:
         """The least strength of each flow that is found without any, and whether it is sure."""
-        self._try(0)
         flows = [flow for flow in flows if self._found(flow, 0)]
         strengths = self._change.strengths
         step = 1
@@ -303,29 +321,7 @@ class _Tries:
         return {flow: (self._first_escape(flow), not self._open(flow)) for flow in flows}
 
     def _try(self, strength: int) -> None:
-        if self._stopped.is_set():
-            raise CancelledError
-        with ending.temporary_folder() as folder:
-            path, origins = folder / "changed.pcap", []
-
-            def packets() -> Iterator[tuple[int, bytes]]:
-                for time_ns, frame, origin in self._original.changed(self._change, strength):
-                    origins.append((time_ns, origin))
-                    yield time_ns, frame
-
-            write_capture(path, packets())
-            records = self._judge.run(path)
-        times, numbers_ = np.array(origins, np.int64).T
-        classified = records["status"] == int(Status.CLASSIFIED)
-        frame = self._part[numbers_[classified]].select("capture", "flow")
-        frame = frame.with_columns(time_ns=pl.Series(times[classified]))
-        records = records[classified]
-        found = self._judge.found(frame, records["class_id"].astype(np.int64))
-        names = frame["flow"].unique(maintain_order=True).to_list()
-        cells = self._judge.cells(frame, records)
-        self._tried[strength] = {
-            name: (bool(one), cell) for name, one, cell in zip(names, found, cells, strict=True)
-        }
+        self._tried[strength] = self._trial.run(self._trial.original.packets(self._change, strength))
 
     def _said(self, flow: str, strength: int) -> _Said:
         # Without a packet that was classified nobody finds it.
