@@ -17,7 +17,7 @@ from wirewise.datasets.flow_list import FlowList
 from wirewise.errors import InputError
 from wirewise.feature_sets.packet import parse
 from wirewise.traffic import ALL_KINDS, BENIGN, KINDS, KINDS_BY_NAME, MIX, PROFILES, mix_of
-from wirewise.traffic.frames import Rows, build, ends_of
+from wirewise.traffic.frames import ACK, PAYLOADS, RST, SYN, Rows, build, ends_of, records
 from wirewise.traffic.reflection import FAMILIES
 from wirewise.traffic.stream import Variation, stream
 
@@ -116,6 +116,30 @@ def test_variations_change_attacks_alone() -> None:
     for wrong in ({"ports": "none"}, {"pace": 0}, {"pace": float("nan")}):
         with pytest.raises(InputError):
             Variation(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["many-reflectors", "tcp-reflection"])
+def test_a_reflected_flood_is_one_by_its_number(kind: str) -> None:
+    rows = rows_of({kind: 1}, duration_s=20, rate=2000)
+    by_victim = [rows[rows["destination"] == victim] for victim in np.unique(rows["destination"])]
+    most = max(len(np.unique(of["source"])) for of in by_victim)
+    packets = np.unique(rows["source"], return_counts=True)[1]
+    assert most > 300 and np.median(packets) <= 3
+    assert not rows["outgoing"].any()
+    if kind == "tcp-reflection":
+        assert set(rows["tcp_flags"].tolist()) <= {SYN | ACK, RST | ACK, RST}, "nobody asks for a connection"
+
+
+def test_payloads_of_services_differ_as_binary_messages_do() -> None:
+    of_zeros, of_text = [], []
+    for number in range(200):
+        assert records(number) % 2 == 0
+        head = PAYLOADS[records(number) : records(number) + 512]
+        of_zeros.append(head.count(0) / 512)
+        of_text.append(sum(0x20 <= byte < 0x7F for byte in head) / 512)
+    for shares in (of_zeros, of_text):
+        assert min(shares) < 0.05 and max(shares) > 0.7 and np.std(shares) > 0.1
+    assert all(records(number) + 4096 <= len(PAYLOADS) for number in range(5000))
 
 
 def test_gtp_u_is_looked_into() -> None:

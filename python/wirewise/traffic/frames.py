@@ -91,6 +91,7 @@ class Content(IntEnum):
     TLS = 4 * 65536
     DNS = 6 * 65536
     RANDOM = 8 * 65536
+    RECORDS = 10 * 65536  # each 512 bytes as of another protocol: see `records`
 
 
 def _payloads() -> bytes:
@@ -106,8 +107,31 @@ def _payloads() -> bytes:
         Content.TLS: bytes.fromhex("1703034000") + noise,
         Content.DNS: answer + noise,
         Content.RANDOM: noise,
+        Content.RECORDS: _records(),
     }
     return b"".join(sections[content][: 2 * 65536] for content in Content)
+
+
+_RECORD_BYTES = 512
+
+
+def _records() -> bytes:
+    """Stretches that differ in their shares of zeros, of text, of small and of any numbers, as the binary
+    messages of services do.
+    """
+    rng = np.random.Generator(np.random.PCG64(11))
+    parts = []
+    for _ in range(2 * 65536 // _RECORD_BYTES):
+        what = rng.choice(4, _RECORD_BYTES, p=rng.dirichlet(np.full(4, 0.6)))
+        drawn = rng.integers(0, 256, _RECORD_BYTES)
+        parts.append(np.choose(what, [drawn * 0, 0x20 + drawn % 0x5F, drawn % 0x20, drawn]))
+    return np.concatenate(parts).astype(np.uint8).tobytes()
+
+
+def records(number: int) -> int:
+    """Where payloads of a service begin, of up to 4,096 bytes. number : any, of the service."""
+    stretches = 2 * 65536 // _RECORD_BYTES - 8
+    return Content.RECORDS + number % stretches * _RECORD_BYTES
 
 
 PAYLOADS = _payloads()

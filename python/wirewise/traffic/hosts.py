@@ -207,7 +207,7 @@ class Flow:
         )
         self.sequence[inside] = (self.sequence[inside] + length + (flags & (SYN | FIN) > 0)) & 0xFFFFFFFF
 
-    def udp(self, at: float, inside: bool, length: int, content: Content = Content.RANDOM) -> None:
+    def udp(self, at: float, inside: bool, length: int, content: int = Content.RANDOM) -> None:
         """One UDP datagram, in fragments if it is larger than the MTU and IPv4."""
         if self.version == 6:
             length = min(length, MTU - 48)

@@ -71,6 +71,17 @@ _kind("call", "calls: datagrams every 10 to 60 ms, both ways", sessions.call, "i
 _kind("shell", "shells and remote desktops: keys, and what they show", sessions.shell, "interactive")
 _kind("transfer", "files and backups over TCP or QUIC", sessions.transfer, "bulk")
 _kind("video", "video in segments over TCP or QUIC", sessions.video)
+_kind(
+    "many-reflectors",
+    "amplification by up to a thousand servers that answer once or twice",
+    reflection.many_reflectors,
+    "udp-amplification",
+)
+_kind(
+    "tcp-reflection",
+    "SYN-ACKs and resets of servers to a host that never asked them",
+    reflection.tcp_reflection,
+)
 ALL_KINDS = tuple(KINDS_BY_NAME)
 
 
@@ -113,11 +124,19 @@ _profile(
     "floods", "TCP floods alone: SYNs, spoofed and not, and other flags, among visitors",
     web=0.4, syn_flood=0.2, syn=0.2, tcp_flags=0.2,
 )  # fmt: skip
+_DENIAL = {
+    **{kind: share * 0.45 for kind, share in _OFFICE.items()}, "ping": 0.01,
+    **dict.fromkeys([name.replace("-", "_") for name in reflection.FAMILIES], 0.01),
+    "udp_amplification": 0.06, "syn_flood": 0.12, "syn": 0.05, "udp": 0.07, "icmp_flood": 0.06,
+    "port_scan": 0.07, "host_scan": 0.07,
+}  # fmt: skip
 _profile(
     "denial", "floods of SYNs, UDP and ICMP, amplification, scans of ports and hosts, in ordinary use",
-    **{kind: share * 0.45 for kind, share in _OFFICE.items()}, ping=0.01,
-    **dict.fromkeys([name.replace("-", "_") for name in reflection.FAMILIES], 0.01), udp_amplification=0.06,
-    syn_flood=0.12, syn=0.05, udp=0.07, icmp_flood=0.06, port_scan=0.07, host_scan=0.07,
+    **_DENIAL,
+)  # fmt: skip
+_profile(
+    "many-sources", "denial, with floods by up to a thousand servers that answer once or twice",
+    **_DENIAL, many_reflectors=0.09, tcp_reflection=0.06,
 )  # fmt: skip
 _profile(
     "steering", "sessions by what they need: interactive, bulk and video",

@@ -12,8 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from .frames import SYN, Content
-from .hosts import CLIENT_WEIGHTS, CLIENTS, LINUX, Flow, Recorder, inside_host, outside_host
+from .frames import ACK, RST, SYN, Content, records
+from .hosts import (
+    CLIENT_WEIGHTS,
+    CLIENTS,
+    LINUX,
+    SERVER_WEIGHTS,
+    SERVERS,
+    Flow,
+    Recorder,
+    inside_host,
+    outside_host,
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,58 @@ def reflection(recorder: Recorder, rng: Random, kind: int, start: float, family:
         for number in range(rng.randint(*family.burst)):
             flow.udp(now + number * family.gap_s, False, rng.randint(low, high), family.content)
         now += rng.lognormvariate(0, 1.0) * family.pause_s
+
+
+_SERVICES = (17, 19, 53, 69, 111, 123, 137, 161, 389, 427, 500, 520, 1434, 1900, 3283, 3478, 3702, 4500,
+             5060, 5353, 5683, 6881, 10001, 11211, 17185, 27015, 37810)  # fmt: skip
+"""UDP ports that answer with more than they were asked, of those that floods have come from."""
+
+
+def many_reflectors(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
+    """One victim, and up to a thousand reflectors of a few services, most of which answer once or twice: a
+    flood by its number, as real ones are. No reflector by itself sends more than an honest server.
+    """
+    victim, length = inside_host(rng), rng.lognormvariate(0, 1.0)
+    services = []
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        port = rng.choice(_SERVICES) if rng.random() < 0.8 else rng.randrange(1, 65536)
+        least = round(2 ** rng.uniform(5, 11))
+        most = min(4000, least + rng.choice([0, rng.randrange(64), least]))
+        services.append((port, (least, most), records(rng.randrange(1 << 16))))
+    asked_as, answers = rng.choice([0, 53, 80, 443, rng.randrange(1024, 65536)]), rng.choice([0, 0, 0.5])
+    for _ in range(_reflectors(rng)):
+        port, sizes, content = rng.choice(services)
+        outside = outside_host(rng, [LINUX], [1])
+        ports = (port, asked_as or rng.randrange(1024, 65536))
+        flow = Flow(recorder, rng, kind, outside, victim, ports, attack=True)
+        now = start + length * rng.random()
+        for _ in range(min(64, 1 + int(rng.lognormvariate(answers, 1.0))) if answers else 1):
+            flow.udp(now, False, rng.randint(*sizes), content)
+            now += rng.expovariate(20 / length)
+
+
+def tcp_reflection(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
+    """Servers that answer SYNs which somebody else sent in the victim's name, and ask again when they hear
+    nothing.
+    """
+    victim, length = inside_host(rng), rng.lognormvariate(0, 1.0)
+    ports = rng.sample([21, 22, 23, 25, 53, 80, 110, 179, 443, 445, 3389, 8080, 8443], rng.randint(1, 6))
+    flags = rng.choices([SYN | ACK, RST | ACK, RST], [8, 1, 1])[0]
+    asked_as, again = rng.choice([0, 80, rng.randrange(1024, 65536)]), rng.choice([1, 1, 2, 5])
+    same_port = rng.random() < 0.25  # some tools ask from the port that they ask for
+    for _ in range(_reflectors(rng)):
+        outside, port = outside_host(rng, SERVERS, SERVER_WEIGHTS), rng.choice(ports)
+        mine = port if same_port else asked_as or rng.randrange(1024, 65536)
+        flow = Flow(recorder, rng, kind, outside, victim, (port, mine), attack=True)
+        now = start + length * rng.random()
+        for number in range(again if flags & SYN else 1):
+            flow.tcp(now, False, flags)
+            now += 2.0**number
+
+
+def _reflectors(rng: Random) -> int:
+    """20 to 1,000, as many of each magnitude."""
+    return round(10 ** rng.uniform(1.3, 3.0))
 
 
 def udp_flood(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
