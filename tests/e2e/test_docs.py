@@ -110,8 +110,9 @@ NOT_RUN = {
 """What cannot be run in a test, by how the command begins, and why."""
 
 SLOW = {
-    "docs/datasets.md", "docs/evaluation.md", "docs/feature-sets.md", "docs/networks.md", "docs/recording.md",
-    "docs/search.md", "docs/targets/micro-c.md", "docs/targets/p4.md", "docs/training.md",
+    "docs/datasets.md", "docs/evaluation.md", "docs/feature-sets.md", "docs/networks.md",
+    "docs/ready-models.md", "docs/recording.md", "docs/search.md", "docs/targets/micro-c.md",
+    "docs/targets/p4.md", "docs/training.md",
 }  # fmt: skip
 """Pages that train, search or record for long."""
 

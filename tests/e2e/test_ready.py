@@ -17,7 +17,8 @@ from wirewise.formats.bundle import Bundle
 CAPTURES = [Path(__file__).parents[3] / "shared" / "data" / name for name in ("captures", "more-captures")]
 
 
-@pytest.mark.parametrize("name", ["@voip-or-bulk", pytest.param("@flood", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["@voip-or-bulk", "@flood"])
 def test_the_same_traffic_gives_the_same_bytes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = models.made_traffic
     monkeypatch.setattr(models, "made_traffic", lambda features, profile, runs: whole(features, profile, 4))
