@@ -2,11 +2,12 @@
 """What ways of training find on sources, or on captures of known sources, that they have not seen.
 
     python -m bench.unseen CAPTURES [CAPTURES ...] [--feature-set intrusion] [--ways NAME] [--by source]
-        [--dealings 4] [--json]
+        [--dealings 4] [--beside PROFILE] [--json]
 
 CAPTURES: folders with manifests that name sources (docs/labels.md). Each of WAYS is cross-validated over
-sources, or captures, as `wirewise train --by source` does, once for each dealing of the folds. Printed is
-what is found on any packet of a flow with the margins that each dealing calls for, see
+sources, or captures, as `wirewise train --by source` does, once for each dealing of the folds. With --beside,
+models learn from made traffic of a profile as well, and are judged on captures alone. Printed is what is
+found on any packet of a flow with the margins that each dealing calls for, see
 `wirewise.evaluate.out_of_fold`: families are the mean over kinds of attacks of the mean over their sources,
 captures that over captures.
 """
@@ -23,12 +24,14 @@ from typing import Any
 import polars as pl
 
 from bench.files import captured
+from scripts import models
 from wirewise.datasets import Table
 from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate import out_of_fold, train
 from wirewise.evaluate.lesson import Recipe
 from wirewise.evaluate.train import BENIGN_ONLY, TREES
 from wirewise.feature_sets import FeatureSet
+from wirewise.traffic import PROFILES
 
 RECIPE = Recipe(first=10, flows=500, alike="capture")
 SHOWN = (0.001, 0.005, 0.01, 0.02)
@@ -76,13 +79,15 @@ def main(arguments: list[str] | None = None) -> int:
         "--by", choices=("source", "capture"), default="source", help="what is dealt [source]"
     )
     parser.add_argument("--dealings", type=int, default=4, help="ways to deal the sources [4]")
+    parser.add_argument("--beside", choices=sorted(PROFILES), help="made traffic to learn from as well")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     try:
         feature_set = FeatureSet.load(options.feature_set)
         table = captured(options.captures, feature_set)
+        beside = made(feature_set, options.beside) if options.beside else None
         chosen = [way for way in WAYS if options.ways in way.name]
-        found = {way.name: measured(table, way, options.by, options.dealings) for way in chosen}
+        found = {way.name: measured(table, way, options.by, options.dealings, beside) for way in chosen}
     except WirewiseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -91,6 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
         command = f"python -m bench.unseen {names} --feature-set {options.feature_set}"
         command += f" --ways '{options.ways}'" if options.ways else ""
         command += f" --by {options.by}" if options.by != "source" else ""
+        command += f" --beside {options.beside}" if options.beside else ""
         print(
             json.dumps(
                 {"command": f"{command} --dealings {options.dealings} --json", "ways": found}, indent=1
@@ -108,13 +114,21 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def measured(table: Table, way: Way, by: str, dealings: int) -> list[dict[str, Any]]:
+def made(feature_set: FeatureSet, profile: str) -> Table:
+    """28 captures of a profile: of any pace, every other with both directions."""
+    parts = (models.made_traffic(feature_set, profile, 24), models.busy_traffic(feature_set, profile, 4))
+    return Table(pl.concat([part.frame for part in parts]), feature_set)
+
+
+def measured(
+    table: Table, way: Way, by: str, dealings: int, beside: Table | None = None
+) -> list[dict[str, Any]]:
     """For each of SHOWN what each dealing lost on sources, or captures, judged by the margin of others, and
-    found.
+    found. beside : what is learned from as well.
     """
     training = train(
         table, way.estimator, trees=way.trees, depth=way.depth, leaf=way.leaf, two_classes=way.two_classes,
-        recipe=way.recipe, group=by, seeds=dealings,
+        recipe=way.recipe, group=by, seeds=dealings, beside=beside,
     )  # fmt: skip
     if training.folds is None or not training.folds.scored:
         raise InputError("the captures", "cannot be cross-validated", "give more of them")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is learned: `--learn-first`, `--flows-per-capture`, `--weights` and `--two-classes`."""
+"""What is learned: `--learn-first`, `--flows-per-capture`, `--weights`, `--beside` and `--two-classes`."""
 
 from __future__ import annotations
 
@@ -103,6 +103,37 @@ def test_balanced_classes_on_top_of_captures() -> None:
     seen = balanced.split.learn
     weights = Recipe(alike="capture").weights(two_days().frame[seen])
     assert weights is not None and weights.max() > 3 * weights.min(), "or there was nothing to balance"
+
+
+def made() -> Table:
+    """One capture of a class that no other table has; its packets are longer than all others."""
+    rows = frame().filter(pl.col("capture") == "flood")
+    rows = rows.with_columns(
+        capture=pl.lit("made"), label=pl.lit("reflection"), length=pl.col("length") + 900
+    )
+    return Table(rows.with_columns(time_ns=0, status=0), FeatureSet("x", ["length"]))
+
+
+def test_another_table_is_learned_from_in_every_fold_and_never_tested() -> None:
+    table, recipe = two_days(), Recipe(first=2, flows=3, alike="capture")
+    plain = train(table, DecisionTreeClassifier(), folds=3, seeds=2, group="capture", recipe=recipe)
+    more = train(
+        table, DecisionTreeClassifier(), folds=3, seeds=2, group="capture", recipe=recipe, beside=made()
+    )
+    assert more.report.packets == plain.report.packets and more.classes == [*plain.classes, "reflection"]
+    assert plain.folds is not None and more.folds is not None
+    assert [len(flows) for flows in more.folds.scored] == [len(flows) for flows in plain.folds.scored] != []
+    assert root_of(more)[0] == root_of(plain)[0] + 2 * 3, "the recipe is for both tables"
+    assert more.facts["packets_beside"] == 2 * 3 and "packets_beside" not in plain.facts
+    assert more.estimator.predict([[905]]).tolist() == [more.classes.index("reflection")]
+    weight = root_of(more)[1][more.classes.index("reflection")]
+    assert weight == pytest.approx(1 / (1 + more.table.frame[more.split.learn]["capture"].n_unique()))
+
+
+def test_a_table_beside_has_the_same_features(tmp_path: Path) -> None:
+    other = Table(made().frame.with_columns(ttl=64), FeatureSet("x", ["length", "ttl"]))
+    with pytest.raises(InputError, match="the table beside: has other features"):
+        train(two_days(), DecisionTreeClassifier(), beside=other)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def train(
     augment: Sequence[str] = (),
     copies: int = 1,
     teacher: str | Any = None,
+    beside: AnyTable | None = None,
 ) -> Training:
     """Fit an estimator to a table, and test it on captures, or flows, it has not seen.
 
@@ -93,6 +94,7 @@ def train(
       matter (docs/search.md).
     - teacher: "forest", "extra-trees", "hist-gradient-boosting" or "mlp", or a fitted classifier: learn from
       the scores of a large model.
+    - beside: a table of the same features to learn from as well and never to test, such as of made traffic.
 
     Gives a `Training`: `estimator` (which predicts class names), `classes` in the order of their numbers,
     `report`, `by_flow` and `folds` (what a split by flow and a cross-validation say), `doubts` (what makes
@@ -109,6 +111,7 @@ def train(
         recipe=Recipe(learn_first, flows_per_capture, weights), test_share=test_share, seed=seed,
         refit=refit, group=group, folds=folds, seeds=seeds,
         at=At.parse(str(at)), augment=augment, copies=copies, teacher=teacher,
+        beside=None if beside is None else table_of(beside, feature_set),
     )  # fmt: skip
     if not isinstance(training.estimator, BinaryClassifier):
         names = (training.classes, rows.feature_set.feature_names)

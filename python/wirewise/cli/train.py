@@ -138,6 +138,13 @@ def train(
             "or one in a file."
         ),
     ] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            help="A table of the same features to learn from as well and never to test, such as of "
+            "`wirewise traffic`. No margin rests on it."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
     plot: PlotOption = None,
     as_json: Json = False,
@@ -204,6 +211,7 @@ def train(
             augment=augment.split(",") if augment else (),
             copies=copies,
             teacher=_teacher(teacher, table, seed, test_share, group),
+            beside=Table.read(beside) if beside else None,
         )
     facts = {
         **training.facts,

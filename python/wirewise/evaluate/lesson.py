@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an estimator learns from: rows, their variants, their weights, and perhaps a teacher's scores."""
+"""What an estimator learns from: rows, their variants, rows of another table, their weights, and perhaps a
+teacher's scores.
+"""
 
 from __future__ import annotations
 
@@ -90,8 +92,9 @@ class Recipe:
 class Lesson:
     """All that there is to learn from. table : n labelled rows. rows, labels : of them, see `matrix` and
     `numbers`. variants : rows of variants of captures, their labels, and the number of the row (of the first
-    of its flow) whose side of a split they are on; varied : which variants these are. kept : which rows are
-    learned from, (n,). weights : of labels and what their rows weigh, with each class's. what, copies : the
+    of its flow) whose side of a split they are on; varied : which variants these are. beside : rows, labels
+    and the frame of another table, learned from whatever is kept apart. kept : which rows are learned from,
+    (n,). weights : of labels and what their rows weigh, with each class's. what, copies : the
     augmentation of rows.
     """
 
@@ -100,6 +103,7 @@ class Lesson:
     labels: NDArray[np.int64]
     variants: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
     varied: list[str]
+    beside: tuple[NDArray[np.int64], NDArray[np.int64], pl.DataFrame] | None
     recipe: Recipe
     kept: NDArray[np.bool_]
     weights: Weights
@@ -120,8 +124,11 @@ class Lesson:
         copies: int,
         seed: int,
         recipe: Recipe,
+        beside: Table | None = None,
     ) -> Lesson:
-        """Of a table, which may have variants of captures. Raises InputError for what cannot be augmented."""
+        """Of a table, which may have variants of captures, and of another one that is never tested. Raises
+        InputError for what cannot be augmented, and a table that has other features.
+        """
         if not 1 <= copies <= MOST_COPIES:
             raise InputError(f"{copies} copies", f"must be 1 to {MOST_COPIES}")
         usable = table.labelled
@@ -142,7 +149,17 @@ class Lesson:
             vary(Table(usable.frame.head(1), usable.feature_set), what, 1, seed)  # says so, if it cannot be
         varied = sorted(found[VARIANT].unique().to_list()) if len(found) else []
         kept = recipe.kept(usable.frame, seed)
-        return cls(usable, rows, labels, variants, varied, recipe, kept, class_weights, what, copies, seed)
+        extra = None
+        if beside is not None:
+            names = table.feature_set.feature_names
+            if beside.feature_set.feature_names != names:
+                raise InputError("the table beside", "has other features", "make both with the same set")
+            frame = beside.labelled.frame
+            frame = frame.filter(pl.Series(recipe.kept(frame, seed), dtype=pl.Boolean))
+            extra = integers(frame, names), numbers(Table(frame, table.feature_set), classes), frame
+        return cls(
+            usable, rows, labels, variants, varied, extra, recipe, kept, class_weights, what, copies, seed
+        )
 
     def facts(self) -> dict[str, Any]:
         """For the record of a training."""
@@ -151,13 +168,15 @@ class Lesson:
             facts["augmented"] = {"rows": [each.name for each in self.what], "copies": self.copies}
         if self.varied:
             facts["variants"] = self.varied
+        if self.beside:
+            facts["packets_beside"] = len(self.beside[1])
         return facts
 
     def material(
         self, on: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | None]:
         """Rows, labels and weights to learn from where these of the table's rows may be: those that the
-        recipe keeps of them, and their variants.
+        recipe keeps of them, their variants, and those of the table beside.
         """
         varied, of, first = self.variants
         mine = np.isin(first, on)
@@ -173,7 +192,13 @@ class Lesson:
             rows.append(integers(made, part.feature_set.feature_names))
             labels += [self.labels[on]] * self.copies
             places += [on] * self.copies
-        weights = self.recipe.weights(self.table.frame[np.concatenate(places)])
+        frame = self.table.frame[np.concatenate(places)]
+        if self.beside:
+            more, of, where = self.beside
+            rows.append(more)
+            labels.append(of)
+            frame = pl.concat([frame, where], how="diagonal_relaxed")
+        weights = self.recipe.weights(frame)
         return np.concatenate(rows), np.concatenate(labels), weights
 
     def teach(

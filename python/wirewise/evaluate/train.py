@@ -179,6 +179,7 @@ def train(
     augment: Sequence[str] = (),
     copies: int = 1,
     teacher: str | Any = None,
+    beside: Table | None = None,
     progress: Progress = silent,
 ) -> Training:
     """Fit an estimator to a table and test it on captures, or flows, it has not seen.
@@ -197,8 +198,9 @@ def train(
     judged in it. augment : names of `wirewise.augment.AUGMENTATIONS` that tables allow; `copies` variants
     of each row that is learned from are learned from as well. teacher : a name of `teaching.TEACHERS`, or
     a fitted classifier, whose scores the estimator learns from, see there; the report then has the
-    teacher and the same estimator without it beside. progress : is told the share that is done, 0 to 1;
-    of a teacher that is fitted nothing is said.
+    teacher and the same estimator without it beside. beside : a table of the same feature set, such as of
+    made traffic, that is learned from as well and never tested; no margin rests on it. progress : is told
+    the share that is done, 0 to 1; of a teacher that is fitted nothing is said.
 
     The estimator was fitted to the training part only, so the report is about that very model. With refit
     it is then fitted again, to all rows: the model that is kept has seen more than the one the report is
@@ -207,7 +209,11 @@ def train(
     """
     usable = table.labelled
     benign_only = estimator == BENIGN_ONLY
-    classes = check_classes(usable, two=two_classes or benign_only, one=benign_only)
+    every = usable
+    if beside is not None:
+        labels_of = [part.frame.select("label") for part in (usable, beside.labelled)]
+        every = Table(pl.concat(labels_of), table.feature_set)
+    classes = check_classes(every, two=two_classes or benign_only, one=benign_only)
     rows, labels = matrix(usable), numbers(usable, classes)
     settings = {
         "depth": depth, "trees": trees, "leaf": leaf, "hidden": hidden, "encoding": encoding, "seed": seed
@@ -216,7 +222,7 @@ def train(
     lesson = Lesson.of(
         table, rows, labels, classes,
         class_weights=lambda of, weights: class_weights(of, classes, class_weight, weights),
-        augment=augment, copies=copies, seed=seed, recipe=recipe or Recipe(),
+        augment=augment, copies=copies, seed=seed, recipe=recipe or Recipe(), beside=beside,
     )  # fmt: skip
     done = 0
 
@@ -235,7 +241,8 @@ def train(
         raise InputError("a teacher", "has nothing to say to an autoencoder", "leave it out")
     make_estimator(estimator, **settings)  # type: ignore[arg-type] # wrong settings are said first
     parts = split(usable.frame, group, test_share=test_share, seed=seed)
-    missing = sorted(set(range(len(classes))) - set(labels[parts.learn].tolist()))
+    met = set(labels[parts.learn].tolist()) | set(lesson.beside[1].tolist() if lesson.beside else ())
+    missing = sorted(set(range(len(classes))) - met)
     if missing and not (benign_only and missing == [1]):
         raise InputError(
             "the table",
