@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import wirewise as ww
 from wirewise import FeatureSet
+from wirewise.cli import main
 from wirewise.datasets import Table
 from wirewise.errors import InputError
 from wirewise.evaluate import Training, numbers, train
@@ -130,10 +132,31 @@ def test_another_table_is_learned_from_in_every_fold_and_never_tested() -> None:
     assert weight == pytest.approx(1 / (1 + more.table.frame[more.split.learn]["capture"].n_unique()))
 
 
-def test_a_table_beside_has_the_same_features(tmp_path: Path) -> None:
+def test_a_table_beside_has_the_same_features() -> None:
     other = Table(made().frame.with_columns(ttl=64), FeatureSet("x", ["length", "ttl"]))
     with pytest.raises(InputError, match="the table beside: has other features"):
         train(two_days(), DecisionTreeClassifier(), beside=other)
+
+
+def test_the_command_takes_a_table_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = Table(made().frame.with_columns(ttl=64), FeatureSet("x", ["length", "ttl"]))
+    for name, table in {"t": two_days(), "made": made(), "other": other}.items():
+        Table(table.frame.with_columns(packet=0, sender=0), table.feature_set).write(f"{name}.parquet")
+
+    def call(*words: str) -> None:
+        monkeypatch.setattr("sys.argv", ["wirewise", "train", "t.parquet", "--by", "capture", *words])
+        main()
+
+    call("--beside", "made.parquet", "--json")
+    said = json.loads(capsys.readouterr().out)
+    assert said["training"]["packets_beside"] == 200 and said["classes"] == ["benign", "attack", "reflection"]
+    with pytest.raises(SystemExit) as refused:
+        call("--beside", "other.parquet")
+    assert refused.value.code == 2
+    assert "--beside other.parquet: has other features than t.parquet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

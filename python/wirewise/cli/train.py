@@ -188,6 +188,11 @@ def train(
     kind = "binary" if binary else Options(network=network or usual).network
     widths = _widths(hidden) if hidden else REMEMBERED if estimator == BENIGN_ONLY else HIDDEN[kind]
     loaded = Table.read(table)
+    more = Table.read(beside) if beside else None
+    if more and more.feature_set.feature_names != loaded.feature_set.feature_names:
+        raise InputError(
+            f"--beside {beside}", f"has other features than {table}", "make both with the same set"
+        )
     with percent(f"training on {len(loaded.frame):,} packets", quiet=as_json) as progress:
         training = fit(
             loaded,
@@ -211,7 +216,7 @@ def train(
             augment=augment.split(",") if augment else (),
             copies=copies,
             teacher=_teacher(teacher, table, seed, test_share, group),
-            beside=Table.read(beside) if beside else None,
+            beside=more,
         )
     facts = {
         **training.facts,
