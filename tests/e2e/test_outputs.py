@@ -24,6 +24,7 @@ from tests.patience import PATIENCE_S
 from tests.unit.test_search import numbered_table
 from wirewise import agent
 from wirewise.cli import app
+from wirewise.cli.datasets import readers
 from wirewise.cli.outputs import OUTPUT_OR_FOLDER, output_names
 
 WIREWISE = [sys.executable, "-m", "wirewise"]
@@ -145,10 +146,15 @@ ELSEWHERE = {
 }
 
 
-def options_of_toolkit(of: typer.Typer = app, prefix: str = "wirewise") -> Iterator[str]:
+def groups_of(of: typer.Typer) -> Iterator[tuple[str, typer.Typer]]:
     for group in of.registered_groups:
-        assert group.typer_instance
-        yield from options_of_toolkit(group.typer_instance, f"{prefix} {group.name}")
+        assert group.typer_instance and group.name
+        yield group.name, readers() if group.name == "datasets" else group.typer_instance
+
+
+def options_of_toolkit(of: typer.Typer = app, prefix: str = "wirewise") -> Iterator[str]:
+    for name, group in groups_of(of):
+        yield from options_of_toolkit(group, f"{prefix} {name}")
     for command in of.registered_commands:
         for name in (*output_names(command.callback), *output_names(command.callback, OUTPUT_OR_FOLDER)):
             yield f"{prefix} {command.name} --{name}"
@@ -180,9 +186,8 @@ def test_every_option_of_a_path_of_the_toolkit_is_an_input_or_marked() -> None:
     """By its help: one that is written says so."""
 
     def check(of: typer.Typer) -> None:
-        for group in of.registered_groups:
-            assert group.typer_instance
-            check(group.typer_instance)
+        for _, group in groups_of(of):
+            check(group)
         for command in of.registered_commands:
             assert command.callback
             hints = get_type_hints(inspect.unwrap(command.callback), include_extras=True)

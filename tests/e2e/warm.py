@@ -106,6 +106,7 @@ def serve(channel: socket.socket) -> bool:
 def import_all() -> None:
     """What the commands import when they need it."""
 
+    import wirewise.datasets.published  # noqa: F401
     import wirewise.tuning  # noqa: F401
 
 

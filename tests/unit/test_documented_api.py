@@ -52,6 +52,15 @@ def test_importing_the_package_imports_nothing_large() -> None:
     in_a_process_of_its_own(code)
 
 
+def test_the_command_line_imports_nothing_large_before_a_command_needs_it() -> None:
+    code = (
+        "import sys; from wirewise.cli import app; app(['--help'], standalone_mode=False);"
+        "large = {'numpy', 'polars', 'sklearn', 'matplotlib', 'pydantic', 'dpkt'} & set(sys.modules);"
+        "assert not large, large"
+    )
+    in_a_process_of_its_own(code)
+
+
 def test_the_functions_import_neither_pandas_nor_matplotlib() -> None:
     code = (
         "import sys, wirewise; [getattr(wirewise, name) for name in wirewise.__all__];"

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from wirewise.cli.left_out import print_left_out
 from wirewise.cli.options import FeatureSetOption, Json
-from wirewise.cli.outputs import OUTPUT, OUTPUT_OR_FOLDER
+from wirewise.cli.outputs import OUTPUT, OUTPUT_OR_FOLDER, check_commands
 from wirewise.console import grid, listing, note, print_json, progress_console, warn
 
 if TYPE_CHECKING:
@@ -71,17 +73,42 @@ Force = Annotated[bool, typer.Option("--force", help="Drop what another job left
 
 
 def register(app: typer.Typer) -> None:
-    from wirewise.datasets.published.reader import READERS
-
-    group = typer.Typer(invoke_without_command=True, help=_HELP, context_settings={"max_content_width": 110})
+    group = typer.Typer(
+        cls=_OnDemand, invoke_without_command=True, help=_HELP, context_settings={"max_content_width": 110}
+    )
     group.callback()(datasets)
-    import wirewise.datasets.published  # noqa: F401  # fills the registry
+    app.add_typer(group, name="datasets")
 
+
+def readers() -> typer.Typer:
+    """A command for each data set."""
+    from wirewise.datasets.published import READERS
+
+    group = typer.Typer()
     for reader in READERS.values():
         group.command(reader.name, help=f"{reader.doc}.\n\n{_TEACHES}", short_help=reader.doc)(_verb(reader))
     group.command("lucid")(lucid)
     group.command("unsw-nb15-sets")(unsw_sets)
-    app.add_typer(group, name="datasets")
+    check_commands(group)
+    return group
+
+
+class _OnDemand(TyperGroup):
+    """Has its commands when somebody asks for them: readers import polars and numpy, and every other command
+    of wirewise, and every completion, would wait for that.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._fill()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        self._fill()
+        return super().get_command(ctx, cmd_name)
+
+    def _fill(self) -> None:
+        if not self.commands:
+            self.commands = get_group(readers()).commands
 
 
 _HELP = (
