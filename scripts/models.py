@@ -233,7 +233,7 @@ def card_of(model: Ready, training: Training, bundle: ww.Bundle, captures: Seque
         f"**What it cannot see.** {model.blind}", "",
         f"- Classes: {', '.join(manifest.classes)}",
         f"- Reads: {len(manifest.features)} features, flows by {manifest.flow.key}",
-        f"- Model: {manifest.model.summary}; {manifest.program.instructions:,} instructions",
+        f"- Model: {manifest.model.summary}",
         f"- Learned from: {' and '.join(learned)}",
         "- Made by: `make models" + (f" CAPTURES='{' '.join(captures)}'" if captures else "") + "`", "",
     ]  # fmt: skip
