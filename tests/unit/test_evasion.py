@@ -223,7 +223,7 @@ def outcome(one: Least) -> tuple[int | None, bool]:
     return one.strength, one.exact
 
 
-@pytest.mark.parametrize("threshold", [129, 300, 1499])
+@pytest.mark.parametrize("threshold", [129, 130, 300, 1027, 1499])
 def test_the_least_padding_is_what_passes_the_threshold(tmp_path: Path, threshold: int) -> None:
     found = least(
         tmp_path, "length", stump(threshold, above=False), every(MS, lambda number: udp(number, 100))
