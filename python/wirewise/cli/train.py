@@ -161,7 +161,7 @@ def train(
     from wirewise.errors import InputError
     from wirewise.evaluate import train as fit
     from wirewise.evaluate.autoencoder import HIDDEN as REMEMBERED
-    from wirewise.evaluate.lesson import Recipe
+    from wirewise.evaluate.lesson import Recipe, check_beside
     from wirewise.evaluate.moments import At
     from wirewise.evaluate.networks import HIDDEN
     from wirewise.evaluate.train import BENIGN_ONLY, NETWORKS
@@ -189,10 +189,8 @@ def train(
     widths = _widths(hidden) if hidden else REMEMBERED if estimator == BENIGN_ONLY else HIDDEN[kind]
     loaded = Table.read(table)
     more = Table.read(beside) if beside else None
-    if more and more.feature_set.feature_names != loaded.feature_set.feature_names:
-        raise InputError(
-            f"--beside {beside}", f"has other features than {table}", "make both with the same set"
-        )
+    if more:
+        check_beside(more, loaded, name=f"--beside {beside}", other=str(table))
     with percent(f"training on {len(loaded.frame):,} packets", quiet=as_json) as progress:
         training = fit(
             loaded,

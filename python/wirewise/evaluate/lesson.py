@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wirewise.augment import Augmentation, chosen_for_rows, vary
 from wirewise.datasets.table import SOURCE, VARIANT, Table
 from wirewise.errors import InputError, choose
-from wirewise.evaluate.classes import numbers
+from wirewise.evaluate.classes import matrix, numbers
 from wirewise.evaluate.networks import Progress, silent, watched, weigh
 from wirewise.frames import integers
 
@@ -126,7 +126,7 @@ class Lesson:
         recipe: Recipe,
         beside: Table | None = None,
     ) -> Lesson:
-        """Of a table, which may have variants of captures, and of another one that is never tested. Raises
+        """From a table, which may have variants of captures, and another one that is never tested. Raises
         InputError for what cannot be augmented, and a table that has other features.
         """
         if not 1 <= copies <= MOST_COPIES:
@@ -151,12 +151,12 @@ class Lesson:
         kept = recipe.kept(usable.frame, seed)
         extra = None
         if beside is not None:
-            names = table.feature_set.feature_names
-            if beside.feature_set.feature_names != names:
-                raise InputError("the table beside", "has other features", "make both with the same set")
+            check_beside(beside, table)
             frame = beside.labelled.frame
-            frame = frame.filter(pl.Series(recipe.kept(frame, seed), dtype=pl.Boolean))
-            extra = integers(frame, names), numbers(Table(frame, table.feature_set), classes), frame
+            part = Table(
+                frame.filter(pl.Series(recipe.kept(frame, seed), dtype=pl.Boolean)), beside.feature_set
+            )
+            extra = matrix(part), numbers(part, classes), part.frame
         return cls(
             usable, rows, labels, variants, varied, extra, recipe, kept, class_weights, what, copies, seed
         )
@@ -222,6 +222,14 @@ class Lesson:
         with warnings.catch_warnings(), watched(estimator, progress):  # the report says how good it is
             warnings.simplefilter("ignore", ConvergenceWarning)
             return estimator.fit(rows, labels, **weigh(estimator, weights))
+
+
+def check_beside(
+    beside: Table, table: Table, *, name: str = "the table beside", other: str = "the table"
+) -> None:
+    """Raises InputError for a table to learn from as well that has other features; name, other : of both."""
+    if beside.feature_set.feature_names != table.feature_set.feature_names:
+        raise InputError(name, f"has other features than {other}", "make both with the same set")
 
 
 def softened(

@@ -199,8 +199,8 @@ def train(
     of each row that is learned from are learned from as well. teacher : a name of `teaching.TEACHERS`, or
     a fitted classifier, whose scores the estimator learns from, see there; the report then has the
     teacher and the same estimator without it beside. beside : a table of the same feature set, such as of
-    made traffic, that is learned from as well and never tested; no margin rests on it. progress : is told
-    the share that is done, 0 to 1; of a teacher that is fitted nothing is said.
+    made traffic, that is learned from as well and never tested; no margin rests on it. progress : called
+    with the share that is done, 0 to 1, though not while a teacher is fitted.
 
     The estimator was fitted to the training part only, so the report is about that very model. With refit
     it is then fitted again, to all rows: the model that is kept has seen more than the one the report is
@@ -209,10 +209,8 @@ def train(
     """
     usable = table.labelled
     benign_only = estimator == BENIGN_ONLY
-    every = usable
-    if beside is not None:
-        labels_of = [part.frame.select("label") for part in (usable, beside.labelled)]
-        every = Table(pl.concat(labels_of), table.feature_set)
+    known = [part.frame.select("label") for part in (usable, beside and beside.labelled) if part]
+    every = Table(pl.concat(known), table.feature_set)
     classes = check_classes(every, two=two_classes or benign_only, one=benign_only)
     rows, labels = matrix(usable), numbers(usable, classes)
     settings = {
