@@ -259,9 +259,8 @@ class Second:
         now = self.clock()
         while self._latest and self._latest[0] <= now - _MINUTE_S:
             self._latest.popleft()
-        if (
-            len(self._latest) >= self.per_minute
-        ):  # before commands are run for it: a flood must not have us run any
+        # Before commands are run for it: a flood must not have us run any.
+        if len(self._latest) >= self.per_minute:
             return "over the rate", ""
         self.place.running(self.pair)  # another bundle's scores are other ones
         if self.place.allows(source):

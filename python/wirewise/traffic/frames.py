@@ -112,7 +112,8 @@ def _payloads() -> bytes:
     return b"".join(sections[content][: 2 * 65536] for content in Content)
 
 
-_RECORD_BYTES = 512
+_RECORD_BYTES, _MOST_RECORDS = 512, 4096
+"""Bytes of a stretch of Content.RECORDS, and of the longest payload that is cut from them."""
 
 
 def _records() -> bytes:
@@ -129,8 +130,8 @@ def _records() -> bytes:
 
 
 def records(number: int) -> int:
-    """Where payloads of a service begin, of up to 4,096 bytes. number : any, of the service."""
-    stretches = 2 * 65536 // _RECORD_BYTES - 8
+    """Where payloads of a service begin, of up to _MOST_RECORDS bytes. number : any, of the service."""
+    stretches = (2 * 65536 - _MOST_RECORDS) // _RECORD_BYTES
     return Content.RECORDS + number % stretches * _RECORD_BYTES
 
 

@@ -273,7 +273,7 @@ class _Trial:
     stopped: Event
 
     def run(self, packets: Iterable[tuple[int, bytes, int]]) -> dict[str, _Said]:
-        """What the program says of each flow of a changed capture. packets : see `Original.packets`."""
+        """The verdict on each flow of a changed capture. packets : see `Original.packets`."""
         if self.stopped.is_set():
             raise CancelledError
         with ending.temporary_folder() as folder:
