@@ -23,6 +23,7 @@ from wirewise.evaluate.operating_point import (
 from wirewise.importers import import_model
 from wirewise.models import (
     Model,
+    random_binary_bank,
     random_binary_mlp,
     random_fixed_point_mlp,
     random_quantized_mlp,
@@ -38,6 +39,7 @@ FAMILIES = {
     "int8": lambda rng, classes: random_quantized_mlp(rng, n_classes=classes, n_features=3),
     "q16": lambda rng, classes: random_fixed_point_mlp(rng, n_classes=classes, n_features=3),
     "binary": lambda rng, classes: random_binary_mlp(rng, n_classes=classes, n_features=3),
+    "bank": lambda rng, classes: random_binary_bank(rng, networks=classes, n_features=3),
 }
 
 

@@ -26,6 +26,7 @@ from wirewise.evaluate.verdict import Limits
 from wirewise.formats.bundle import Bundle
 from wirewise.importers import Imported
 from wirewise.models import Model
+from wirewise.models.scores import of_classes
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def judge(
         verdicts = in_a_row(rest.frame, verdicts, after)
         rule = f"was set to {after} verdicts in a row, as its policy must ask for (after: {after})"
         warnings = [*warnings, f"{subject.name} {rule}; it is judged so"]
-    judged, ordered = Judged.of(rest.frame, truth, verdicts, scores if has_scores(model) else None, classes)
+    sure = of_classes(model, scores) if has_scores(model) else None
+    judged, ordered = Judged.of(rest.frame, truth, verdicts, sure, classes)
     features = table.feature_set.feature_names
     fidelity = None
     if subject.imported:

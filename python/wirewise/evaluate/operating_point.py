@@ -22,6 +22,7 @@ from wirewise.errors import InputError
 from wirewise.evaluate.classes import BENIGN, matrix, numbers
 from wirewise.evaluate.held_out import Parts
 from wirewise.models import Model
+from wirewise.models.scores import of_classes
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -92,7 +93,7 @@ def choose(
     model.favour(0)  # says so, if it has no scores
     known = truth >= 0
     lengths = sorted({*COMPARED, *([after] if after else [])})
-    scores = model.predict(rows[known])[1]
+    scores = of_classes(model, model.predict(rows[known])[1])
     flows = by_flow(frame.filter(pl.Series(known)), truth[known], scores, lengths)
     benign, attack = flows.filter(~pl.col("attack")), flows.filter(pl.col("attack"))
     if not len(benign):
@@ -206,7 +207,7 @@ def choose_from(
 
 def margins(model: Model, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """How far the best other class is ahead of class 0, shape (n,): it is said if that is above 0."""
-    return lead(model.predict(rows)[1])
+    return lead(of_classes(model, model.predict(rows)[1]))
 
 
 def lead(scores: NDArray[np.int64]) -> NDArray[np.int64]:

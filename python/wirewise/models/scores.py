@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wirewise.models.binary_bank import BinaryBank
 from wirewise.models.bounded import Bounded
 from wirewise.models.families import Family
@@ -35,3 +38,11 @@ def score_of(model: Family | Bounded, scores: Sequence[int] | None, class_id: in
     if count == 1:
         return scores[0]
     return scores[class_id] if class_id < count else None
+
+
+def of_classes(model: Family | Bounded, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Scores as `predict` gives them, one for each class, (n, n_classes), or one, positive for class 1,
+    (n, 1): what a bank says is the most that any of its networks says.
+    """
+    inside = model.model if isinstance(model, Bounded) else model
+    return scores.max(axis=1, keepdims=True) if isinstance(inside, BinaryBank) else scores
