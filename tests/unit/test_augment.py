@@ -12,7 +12,7 @@ import pytest
 
 from wirewise.augment import AUGMENTATIONS, chosen, chosen_for_rows, vary, with_variants
 from wirewise.augment.captures import rewritten
-from wirewise.augment.draw import number, permutation
+from wirewise.augment.draw import known_as, number, permutation
 from wirewise.augment.frames import MOST_PADDING, Drawn, locate, padding
 from wirewise.augment.rows import service_ports
 from wirewise.datasets import Table, build_table, write_capture
@@ -46,11 +46,8 @@ def table(capture: Path) -> Table:
     return build_table([capture], FEATURES, progress=False)
 
 
-def variant(
-    capture: Path, folder: Path, names: list[str], seed: int, pool: list[int], called: str | None = None
-) -> Path:
-    """called : by what the capture is known, which is drawn by; None: by its path, as tables know it."""
-    called = called or str(capture)
+def variant(capture: Path, folder: Path, names: list[str], seed: int, pool: list[int]) -> Path:
+    called = known_as([str(capture)])[str(capture)]
     drawn = Drawn(seed, called, permutation(pool, seed, "ports", called))
     path = folder / "variant.pcap"
     write_capture(path, rewritten(str(capture), chosen(names), drawn))
@@ -68,7 +65,7 @@ def test_rows_with_other_ports_are_those_of_packets_with_other_ports(
     differ = made.select(columns).with_row_index().join(real.select(columns).with_row_index(), on="index")
     differ = differ.filter(pl.col("source_port") != pl.col("source_port_right"))
     assert made.select(columns).equals(real.select(columns)), differ
-    # Which ports change places goes by the capture's path too; some seeds leave the usual ones in place.
+    # Some seeds leave the usual ports in place.
     all_made = [vary(table, chosen_for_rows(["ports"]), 1, seed=seed) for seed in range(9, 25)]
     changed = [int((made["source_port"] != table.frame["source_port"]).sum()) for made in all_made]
     assert max(changed) > len(made) / 4
@@ -102,7 +99,7 @@ def test_rows_with_other_ttls_are_those_of_packets_with_other_ttls(
 def test_a_rewritten_capture_has_the_same_packets_but_for_what_was_asked(
     name: str, capture: Path, table: Table, tmp_path: Path
 ) -> None:
-    path = variant(capture, tmp_path, [name], 3, service_ports(table.frame), "some.pcap")
+    path = variant(capture, tmp_path, [name], 3, service_ports(table.frame))
     before, after = list(read_capture(capture)), list(read_capture(path))
     assert len(before) == len(after)
     assert [packet.time_ns for packet in after] == sorted(packet.time_ns for packet in after)
@@ -127,6 +124,27 @@ def test_a_rewritten_capture_has_the_same_packets_but_for_what_was_asked(
         header = after[0].frame[place.network : place.transport]
         total = sum(int.from_bytes(header[i : i + 2], "big") for i in range(0, len(header), 2))
         assert place.version == 6 or (total & 0xFFFF) + (total >> 16) == 0xFFFF
+
+
+@pytest.mark.parametrize("names", [["one.pcap"], ["one.pcap", "deep/er/two.pcap"]])
+def test_the_same_captures_in_another_folder_have_the_same_variants(
+    names: list[str], capture: Path, tmp_path: Path
+) -> None:
+    made = []
+    for folder in (tmp_path / "a", tmp_path / "b" / "c"):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(capture.read_bytes())
+        table = build_table([folder / name for name in names], FEATURES, progress=False)
+        varied = with_variants(table, chosen(list(AUGMENTATIONS)), 1, 7, progress=False).frame
+        rows = vary(table, chosen_for_rows(["ports", "ttl"]), 1, seed=7)
+        made.append([each.drop("capture") for each in (varied, rows)])
+        if len(names) > 1:  # each draws for itself
+            first, second = (
+                part.drop("capture") for _, part in varied.group_by("capture", maintain_order=True)
+            )
+            assert not first.equals(second)
+    assert made[0][0].equals(made[1][0]) and made[0][1].equals(made[1][1])
 
 
 def test_variants_stay_where_their_original_is_and_are_never_tested(capture: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from wirewise import ending
-from wirewise.augment.draw import number, permutation
+from wirewise.augment.draw import known_as, number, permutation
 from wirewise.augment.frames import Drawn, locate, pace, right_checksum
 from wirewise.augment.kinds import Augmentation
 from wirewise.augment.rows import service_ports
@@ -39,14 +39,14 @@ def with_variants(
         raise InputError(f"{copies} variants", f"must be 1 to {MOST_COPIES}")
     pool = service_ports(table.frame)
     parts = [table.frame.with_columns(variant=pl.lit(""))]
-    captures = table.frame["capture"].unique(maintain_order=True).to_list()
+    captures = known_as(table.frame["capture"].unique(maintain_order=True).to_list())
     for copy in range(1, copies + 1):
         own = number(seed, "copy", copy - 1)
         said = f"{copy}: {', '.join(entry.name for entry in what)}; seed {seed}"
         with ending.temporary_folder() as folder:
             names = {}
-            for index, capture in enumerate(captures):
-                drawn = Drawn(own, capture, permutation(pool, own, "ports", capture))
+            for index, (capture, known) in enumerate(captures.items()):
+                drawn = Drawn(own, known, permutation(pool, own, "ports", known))
                 path = folder / f"{index}.pcap"
                 write_capture(path, rewritten(capture, what, drawn))
                 names[str(path)] = capture

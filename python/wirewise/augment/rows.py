@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from wirewise.augment.draw import number, permutation
+from wirewise.augment.draw import known_as, number, permutation
 from wirewise.augment.frames import new_path
 from wirewise.augment.kinds import Augmentation
 from wirewise.datasets.table import Table
@@ -62,8 +62,8 @@ def vary_ports(frame: pl.DataFrame, feature_set: FeatureSet, seed: int, pool: Se
     columns = _columns("ports", feature_set, fields)
     maps = [
         (capture, low, new)
-        for capture in frame["capture"].unique().to_list()
-        for low, new in permutation(pool, seed, "ports", capture).items()
+        for capture, known in known_as(frame["capture"].unique().to_list()).items()
+        for low, new in permutation(pool, seed, "ports", known).items()
     ]
     drawn = pl.DataFrame(
         maps, schema={"capture": pl.String, "_low": pl.Int64, "_new": pl.Int64}, orient="row"
@@ -90,7 +90,8 @@ def vary_ttl(frame: pl.DataFrame, feature_set: FeatureSet, seed: int, pool: Sequ
         _least=pl.min_horizontal(*(each.min() for each in bounds)).floor().cast(pl.Int64),
         _most=pl.max_horizontal(*(each.max() for each in bounds)).ceil().cast(pl.Int64),
     )
-    paths = [new_path(seed, *names) for names in flows.select(key).iter_rows()]
+    known = known_as(frame["capture"].unique().to_list())
+    paths = [new_path(seed, known[capture], flow) for capture, flow in flows.select(key).iter_rows()]
     wanted = np.array([initial - hops for initial, hops in paths], np.int64)
     least, most = flows["_least"].to_numpy(), flows["_most"].to_numpy()
     shift = np.clip(wanted - most, 1 - least, 255 - most)
