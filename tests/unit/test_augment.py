@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from dpkt import pcap
 
 from wirewise.augment import AUGMENTATIONS, chosen, chosen_for_rows, vary, with_variants
 from wirewise.augment.captures import rewritten
 from wirewise.augment.draw import known_as, number, permutation
 from wirewise.augment.frames import MOST_PADDING, Drawn, locate, padding
 from wirewise.augment.rows import service_ports
-from wirewise.datasets import Table, build_table, write_capture
+from wirewise.datasets import Table, build_table, table_of, write_capture
 from wirewise.datasets.captures import read_capture
 from wirewise.errors import InputError
 from wirewise.evaluate import train
@@ -145,6 +146,28 @@ def test_the_same_captures_in_another_folder_have_the_same_variants(
             )
             assert not first.equals(second)
     assert made[0][0].equals(made[1][0]) and made[0][1].equals(made[1][1])
+
+
+def test_variants_keep_what_is_known_of_captures_and_leave_out_what_is_not_ethernet(
+    capture: Path, tmp_path: Path
+) -> None:
+    raw = tmp_path / "raw.pcap"
+    with raw.open("wb") as file:
+        writer = pcap.Writer(file, linktype=101)
+        for packet in list(read_capture(capture))[:50]:
+            if packet.frame[12:14] == b"\x08\x00":
+                writer.writepkt(packet.frame[14:], packet.time_ns / 1e9)
+    table, _ = table_of([capture, raw], FEATURES, progress=False)
+    sources = pl.col("capture").replace_strict({str(capture): "one/network", str(raw): "another"})
+    table = Table(table.frame.with_columns(source=sources), FEATURES)
+    varied = with_variants(table, chosen(["padding"]), 2, 1, progress=False).frame
+    varied = varied.filter(pl.col("variant") != "")
+    assert varied["source"].unique().to_list() == ["one/network"]
+    assert varied["capture"].unique().to_list() == [str(capture)]
+    assert len(varied) == 2 * len(table.frame.filter(pl.col("capture") == str(capture)))
+    alone = Table(table.frame.filter(pl.col("capture") == str(raw)), FEATURES)
+    with pytest.raises(InputError, match="no capture that is Ethernet"):
+        with_variants(alone, chosen(["padding"]), 1, 1, progress=False)
 
 
 def test_variants_stay_where_their_original_is_and_are_never_tested(capture: Path, tmp_path: Path) -> None:

@@ -83,9 +83,12 @@ def features(
     They are computed by the program that will be deployed, which `wirewised` runs in user space. Each capture
     starts with an empty flow table. A packet that cannot be parsed has a row with its status.
     """
+    import polars as pl
+
     from wirewise.augment import chosen as chosen_variants
     from wirewise.augment import with_variants
     from wirewise.datasets import Rows, Truth, find_captures, table_of
+    from wirewise.datasets.table import VARIANT
     from wirewise.errors import InputError
     from wirewise.feature_sets import FeatureSet
 
@@ -125,6 +128,12 @@ def features(
         )
         if what:
             table = with_variants(table, what, variants, seed, progress=not as_json)
+            varied = table.frame.group_by("capture").agg((pl.col(VARIANT) != "").any())
+            if plain := sorted(varied.filter(~pl.col(VARIANT))["capture"].to_list()):
+                warnings.append(
+                    f"captures without variants, as they are not Ethernet: {len(plain)} of {len(varied)}, "
+                    f"such as {plain[0]}"
+                )
             if output:
                 table.write(output)
         for warning in warnings:
