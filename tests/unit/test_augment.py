@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from dpkt import pcap
 
+import wirewise as ww
 from wirewise.augment import AUGMENTATIONS, chosen, chosen_for_rows, vary, with_variants
 from wirewise.augment.captures import rewritten
 from wirewise.augment.draw import known_as, number, permutation
@@ -204,6 +205,9 @@ def test_variants_stay_where_their_original_is_and_are_never_tested(capture: Pat
     expected = varied.variants.frame.join(own, on=["capture", "flow"], how="semi")
     assert 0 < len(expected) < len(varied.variants.frame)
     assert np.isin(lesson.variants[2], on).sum() == len(expected)
+    left_out = ww.judge(ww.compile(taught), varied).left_out
+    assert left_out["of variants"] == 2 * len(both.frame)
+    assert left_out["unlabelled"] == len(both.frame) - len(both.labelled.frame)
 
 
 @pytest.mark.parametrize(
