@@ -131,7 +131,7 @@ def features(
             varied = table.frame.group_by("capture").agg((pl.col(VARIANT) != "").any())
             if plain := sorted(varied.filter(~pl.col(VARIANT))["capture"].to_list()):
                 warnings.append(
-                    f"captures without variants, as they are not Ethernet: {len(plain)} of {len(varied)}, "
+                    f"captures without variants because not Ethernet: {len(plain)} of {len(varied)}, "
                     f"such as {plain[0]}"
                 )
             if output:
