@@ -69,6 +69,11 @@ class Table:
         return self._rows(pl.col("status") == Status.CLASSIFIED, of_variants=False)
 
     @property
+    def originals(self) -> Table:
+        """The rows of captures as they are, without those of variants."""
+        return self._rows(pl.lit(True), of_variants=False)
+
+    @property
     def variants(self) -> Table:
         """The labelled rows of variants of captures (`wirewise features --augment`): to learn from, only."""
         known = (pl.col("status") == Status.CLASSIFIED) & (pl.col("label") != UNLABELLED)

@@ -12,7 +12,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wirewise.datasets import Table
-from wirewise.datasets.table import VARIANT
 from wirewise.errors import InputError
 from wirewise.evaluate.classes import matrix, numbers
 from wirewise.evaluate.drift import Drift, drift
@@ -112,7 +111,7 @@ def judge(
     sure = of_classes(model, scores) if has_scores(model) else None
     judged, ordered = Judged.of(rest.frame, truth, verdicts, sure, classes)
     features = table.feature_set.feature_names
-    of_variants = int((table.frame[VARIANT] != "").sum()) if VARIANT in table.frame.columns else 0
+    originals = len(table.originals.frame)
     fidelity = None
     if subject.imported:
         fidelity = measure(subject.imported, rows, HeldOut(rows, truth, chosen.how), features)
@@ -137,8 +136,8 @@ def judge(
         drift=_drift(subject, rest, said.astype(np.int64)),
         left_out={
             "to learn from or quantise with": len(table.labelled.frame) - len(usable.frame),
-            "unlabelled": len(table.frame) - of_variants - len(table.labelled.frame),
-            "of variants": of_variants,
+            "unlabelled": originals - len(table.labelled.frame),
+            "of variants": len(table.frame) - originals,
             "of other classes": int((~known).sum()),
         },
         warnings=[*warnings, *doubts(model, usable, classes, data, first)],
