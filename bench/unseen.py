@@ -29,6 +29,7 @@ from wirewise.datasets import Table
 from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate import out_of_fold, train
 from wirewise.evaluate.lesson import Recipe
+from wirewise.evaluate.phases import Late
 from wirewise.evaluate.train import BENIGN_ONLY, TREES
 from wirewise.feature_sets import FeatureSet
 from wirewise.traffic import PROFILES
@@ -48,6 +49,7 @@ class Way:
     two_classes: bool
     recipe: Recipe
     leaf: int | None = None
+    late: Late | None = None
 
     @property
     def name(self) -> str:
@@ -55,7 +57,14 @@ class Way:
         rows = "all rows" if self.recipe == Recipe() else "recipe"
         leaf = f", leaves of {self.leaf}" if self.leaf else ""
         size = f" {self.trees}x{self.depth}" if self.estimator in TREES else ""
-        return f"{self.estimator}{size}{leaf}, {classes}, {rows}"
+        return f"{self.estimator}{size}{leaf}{self._second}, {classes}, {rows}"
+
+    @property
+    def _second(self) -> str:
+        if self.late is None:
+            return ""
+        leaf = f"/{self.late.leaf}" if self.late.leaf else ""
+        return f", from packet {self.late.start} on {self.late.trees}x{self.late.depth}{leaf}"
 
 
 WAYS = (
@@ -64,6 +73,7 @@ WAYS = (
     Way("forest", 10, 10, True, RECIPE),
     Way("forest", 20, 12, True, RECIPE),
     Way("forest", 20, 12, True, RECIPE, leaf=20),
+    Way("forest", 20, 12, True, RECIPE, leaf=20, late=Late()),
     Way("extra-trees", 20, 12, True, RECIPE),
     Way("boosting", 30, 10, True, RECIPE),
     Way(BENIGN_ONLY, 10, 10, True, RECIPE),
@@ -128,7 +138,7 @@ def measured(
     """
     training = train(
         table, way.estimator, trees=way.trees, depth=way.depth, leaf=way.leaf, two_classes=way.two_classes,
-        recipe=way.recipe, group=by, seeds=dealings, beside=beside,
+        recipe=way.recipe, late=way.late, group=by, seeds=dealings, beside=beside,
     )  # fmt: skip
     if training.folds is None or not training.folds.scored:
         raise InputError("the captures", "cannot be cross-validated", "give more of them")
@@ -141,7 +151,7 @@ def measured(
                 "wish": wish,
                 **{name: [point[name] for point in points] for name in ("elsewhere", "families", "recall")},
                 "captures": [
-                    of_captures(flows, point["by"])
+                    of_captures(flows, point["by"], point["late"])
                     for flows, point in zip(training.folds.scored, points, strict=True)
                 ],
             }
@@ -149,10 +159,13 @@ def measured(
     return steps
 
 
-def of_captures(flows: pl.DataFrame, margin: float) -> float:
-    """The share of attack flows found above a margin, as a mean over captures."""
+def of_captures(flows: pl.DataFrame, margin: float, late: float | None = None) -> float:
+    """The share of attack flows found above a margin, or that of later packets, as a mean over captures."""
     found = pl.col("1") > round(margin * out_of_fold.FINE)
-    return float(flows.filter("attack").group_by("capture").agg(found.mean())["1"].mean() or 0)  # type: ignore[arg-type]
+    if late is not None:
+        found |= pl.col("late 1") > round(late * out_of_fold.FINE)
+    seen = flows.filter("attack").group_by("capture").agg(found.mean().alias("found"))
+    return float(seen["found"].mean() or 0)  # type: ignore[arg-type]
 
 
 def spread(shares: list[float]) -> str:

@@ -96,7 +96,7 @@ def compile(  # the verb everywhere: command, module, issue tracker
     imported, ir, names = _parts(model, feature_set, classes)
     feature_set = _keeping(feature_set, ir, keep_state_of)
     if operating_point:
-        ir = ir.favour(operating_point.by)
+        ir = operating_point.set(ir)
     if open_set:
         ir, names = _knowing(ir, open_set), [*names, UNKNOWN]
     chosen = maker.choose(options)

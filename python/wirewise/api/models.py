@@ -29,6 +29,7 @@ from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.networks import set_names
 from wirewise.evaluate.open_set import choose_from as open_set_from
 from wirewise.evaluate.operating_point import choose_from
+from wirewise.evaluate.phases import Late
 from wirewise.feature_sets import FeatureSet
 from wirewise.formats import model_file, training_file
 from wirewise.formats.model_file import LoadedModel
@@ -54,6 +55,10 @@ def train(
     learn_first: int | None = None,
     flows_per_capture: int | None = None,
     weights: str = "packet",
+    late_from: int | None = None,
+    late_trees: int = 20,
+    late_depth: int = 12,
+    late_leaf: int | None = None,
     test_share: float = 0.3,
     seed: int = 0,
     refit: bool = False,
@@ -81,6 +86,8 @@ def train(
     - learn_first, flows_per_capture: learn from each flow's first packets only, and from at most that many
       flows of each class of a capture, drawn at random; None: from all. weights: "packet", "capture" or
       "source", what weighs the same. All are tested (docs/training.md).
+    - late_from: from this packet of a flow on, such as 30, trees of their own judge, of the same kind; None:
+      the same ones do. late_trees, late_depth, late_leaf: as trees, depth and leaf, of theirs.
     - test_share: share of each class's captures, or flows, to test on, between 0 and 1.
     - seed: equal seeds and tables give equal models.
     - refit: fit again to all rows in the end; the report is about the model before.
@@ -109,6 +116,7 @@ def train(
         rows, estimator, depth=depth, trees=trees, leaf=leaf, hidden=hidden, encoding=encoding,
         class_weight=class_weight, two_classes=two_classes,
         recipe=Recipe(learn_first, flows_per_capture, weights), test_share=test_share, seed=seed,
+        late=None if late_from is None else Late(late_from, late_trees, late_depth, late_leaf),
         refit=refit, group=group, folds=folds, seeds=seeds,
         at=At.parse(str(at)), augment=augment, copies=copies, teacher=teacher,
         beside=None if beside is None else table_of(beside, feature_set),

@@ -210,7 +210,7 @@ def compile_(
     running = Bundle.read(keep_state_of) if keep_state_of else None
     if not isinstance(maker, ProgramTarget):
         if point:
-            given = loaded.model.favour(point.by)
+            given = point.set(loaded.model)
         sources = compiler.emit(
             given,
             features,

@@ -96,7 +96,11 @@ def print_families(found: Evaluation) -> None:
         title=f"Families of attacks, at {found.flows.at}",
         right=range(2, 8 + dealt),
     )  # fmt: skip
-    print_curves({family.name: family.by_packet for family in families})
+    print_curves(
+        {family.name: family.by_packet for family in families},
+        {family.name: family.late for family in families},
+        found.late,
+    )
     mean = found.mean_recall
     total = found.flows.attack.classes[1].recall
     over = [f"{100 * mean[name]:.1f} % over {name}" for name in ("families", "captures")]

@@ -18,6 +18,7 @@ from wirewise.console import console, grid, listing, note, percent, print_json, 
 if TYPE_CHECKING:
     from wirewise.datasets import Table
     from wirewise.evaluate import Report, Training
+    from wirewise.evaluate.phases import Late
     from wirewise.evaluate.teaching import Comparison, Fitted
     from wirewise.evaluate.train import CrossValidation
 
@@ -91,6 +92,20 @@ def train(
         str,
         typer.Option(help="What weighs the same: each packet, or each capture or source of a class."),
     ] = "packet",
+    late_from: Annotated[
+        int | None,
+        typer.Option(
+            help="Trees of their own for flows that last: from this packet of a flow on, such as 30, they "
+            "judge, with a margin of their own. They are of the same kind."
+        ),
+    ] = None,
+    late_trees: Annotated[
+        int | None, typer.Option(help="Their number, with --late-from. Default: 20.")
+    ] = None,
+    late_depth: Annotated[int | None, typer.Option(help="Their largest depth. Default: 12.")] = None,
+    late_leaf: Annotated[
+        int | None, typer.Option(help="Least rows of their leaves. Default: as of --leaf.")
+    ] = None,
     group: Annotated[
         str | None,
         typer.Option(
@@ -203,6 +218,7 @@ def train(
             class_weight=_weights(class_weight),
             two_classes=two_classes,
             recipe=Recipe(learn_first, flows_per_capture, weights),
+            late=_late(late_from, late_trees, late_depth, late_leaf),
             test_share=test_share,
             seed=seed,
             refit=refit,
@@ -251,6 +267,20 @@ def train(
         grid([("plotted", plot)])
     else:
         note(f"nothing was written; give -o model.{'bnn' if binary else 'pkl'} to keep the estimator")
+
+
+def _late(start: int | None, trees: int | None, depth: int | None, leaf: int | None) -> Late | None:
+    """The second model that is asked for."""
+    from wirewise.errors import InputError
+    from wirewise.evaluate.phases import Late
+
+    asked = {"trees": trees, "depth": depth, "leaf": leaf}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if start is not None:
+        return Late(start, **given)
+    if given:
+        raise InputError(f"--late-{next(iter(given))}", "is for a late model", "add --late-from 30")
+    return None
 
 
 def _teacher(
@@ -360,7 +390,7 @@ def print_doubts(training: Training) -> None:
             f"{high:.4f} in {len(crossed.accuracy)} folds), macro F1 {crossed.report.macro_f1:.4f}"
         )
         if crossed.recall:
-            _print_dealings(crossed)
+            _print_dealings(crossed, (training.facts.get("late") or {}).get("start"))
     if recorded := training.facts.get("out_of_fold"):
         _print_margins(recorded)
     if by_flow := training.by_flow:
@@ -399,8 +429,10 @@ def _print_margins(recorded: dict[str, Any]) -> None:
     )
 
 
-def _print_dealings(crossed: CrossValidation) -> None:
-    """What the folds found of each family, and how far that depends on how they were dealt."""
+def _print_dealings(crossed: CrossValidation, late: int | None) -> None:
+    """What the folds found of each family, and how far that depends on how they were dealt. late : the packet
+    from which on a late model judges.
+    """
     listing(
         ("family", "found %, mean", "lowest", "highest"),
         (
@@ -410,19 +442,31 @@ def _print_dealings(crossed: CrossValidation) -> None:
         title=f"Families by cross-validation, each {crossed.by} the same; {len(crossed.seeds)} dealings",
         right=(1, 2, 3),
     )
-    print_curves(crossed.by_packet)
+    print_curves(crossed.by_packet, crossed.late, late)
     low, high = min(crossed.benign_losing), max(crossed.benign_losing)
     console.print(f"benign flows that lose a packet: {100 * low:.2f} to {100 * high:.2f} %")
 
 
-def print_curves(found: Mapping[str, Mapping[int, float]]) -> None:
-    """The share of each family's flows that is found, by the packet at which they are judged."""
+def print_curves(
+    found: Mapping[str, Mapping[int, float]], late: Mapping[str, float | None], start: int | None
+) -> None:
+    """The share of each family's flows that is found, by the packet at which they are judged. late : found
+    from packet `start` on, of those that last so long, if a late model judges them.
+    """
     points = list(next(iter(found.values())))
+
+    def last(name: str) -> list[str]:
+        share = late.get(name)
+        return [] if start is None else ["-" if share is None else f"{100 * share:.0f}"]
+
     listing(
-        ("found %, by packet", *map(str, points)),
-        ((name, *(f"{100 * curve[packet]:.0f}" for packet in points)) for name, curve in found.items()),
+        ("found %, by packet", *map(str, points), *([] if start is None else [f"{start} on"])),
+        (
+            (name, *(f"{100 * curve[packet]:.0f}" for packet in points), *last(name))
+            for name, curve in found.items()
+        ),
         title="Families by packet of decision",
-        right=range(1, 1 + len(points)),
+        right=range(1, 2 + len(points)),
     )
 
 

@@ -111,7 +111,8 @@ class Evaluation:
     model learned from, None without a bundle that remembers them. cost : of the program, None of a model
     alone. fidelity : estimator and integers, None without the estimator; compiled : the same as the bundle
     recorded. left_out : rows that were not used, by reason. evasion : what attackers would have to change,
-    None unless it was asked for.
+    None unless it was asked for. late : the packet of a flow from which on a late model judges;
+    None without one.
     """
 
     about: About
@@ -129,6 +130,7 @@ class Evaluation:
     warnings: list[str] = field(default_factory=list)
     after: int = 1
     evasion: Evasions | None = None
+    late: int | None = None
 
     @property
     def policy(self) -> str:
@@ -171,6 +173,7 @@ class Evaluation:
             "cost": self.cost and asdict(self.cost),
             "fidelity": self.fidelity,
             "compiled": self.compiled,
+            "late": self.late,
             "left_out": self.left_out,
             "evasion": self.evasion and self.evasion.to_dict(),
             "warnings": self.warnings,
@@ -189,20 +192,21 @@ def evaluation(
     with_others_margin: float | None = None,
     dealings: Mapping[str, Sequence[float]] | None = None,
     drift: Drift | None = None,
+    late: int | None = None,
     **others: Any,
 ) -> Evaluation:
     """Everything about verdicts on packets.
 
     classes : names by number, benign first. features : names of the columns. learned : the rows that the
     model learned from, if they are known. at : when a flow is judged. limits, with_others_margin, dealings :
-    see `verdict`. others : the rest of an `Evaluation`.
+    see `verdict`. late : the packet from which on a late model judges. others : the rest of an `Evaluation`.
     """
     limits = limits or Limits()
     # What the model does not know passes, unless a policy says otherwise.
     unknown = judged.said == (classes.index(UNKNOWN) if UNKNOWN in classes else -1)
     said = np.where(unknown, 0, judged.said)
     scores = None if judged.scores is None else np.where(unknown, judged.scores.min(), judged.scores)
-    flows = per_flow(judged.frame, judged.truth, said, classes, scores=scores, at=at)
+    flows = per_flow(judged.frame, judged.truth, said, classes, scores=scores, at=at, late=late)
     attack = pl.Series(judged.truth > 0)
     captures = tuple(judged.frame.filter(kind)["capture"].n_unique() for kind in (~attack, attack))
     new = unseen(judged.frame, judged.truth, classes, learned, features)
@@ -211,4 +215,4 @@ def evaluation(
         dealings=dealings, drift=drift, unseen=new,
     )  # fmt: skip
     packets = Report.of(judged.truth, judged.said, classes)
-    return Evaluation(about, classes, decided, limits, packets, flows, new, drift, **others)
+    return Evaluation(about, classes, decided, limits, packets, flows, new, drift, late=late, **others)

@@ -35,7 +35,8 @@ class FlowVerdicts:
     capture, source, application, label : names, (F,); source "" where the table names none. truth : class
     numbers, (F,). at, ever : whether a class is the verdict on a flow at the moments at which it is judged,
     and on any of its packets, (F, C). by_packet : the same if it were judged at that packet, class
-    numbers (F,).
+    numbers (F,). late : as `ever`, of the packets from number `start` on that a late model judges (see
+    `phases`); None without one.
     """
 
     capture: NDArray[np.object_]
@@ -46,6 +47,7 @@ class FlowVerdicts:
     at: NDArray[np.bool_]
     ever: NDArray[np.bool_]
     by_packet: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    late: NDArray[np.bool_] | None = None
 
     @property
     def of_source(self) -> NDArray[np.object_]:
@@ -65,7 +67,8 @@ class Family:
     of_sources : the mean over its captures, and sources, of their shares; between : where the latter is over
     all sources of the kind (95 %). by_packet : recall if flows were judged at that packet. lost : share of
     benign flows that lose a packet if this class alone is dropped. dealings : `of_sources` in each
-    cross-validation of the training, with sources dealt anew. advice : what to do with it, and why.
+    cross-validation of the training, with sources dealt anew. advice : what to do with it, and why. late :
+    of the flows that last to where a late model judges, the share that is found there; None if none does.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Family:
     dealings: tuple[float, ...] = ()
     advice: Advice = "observe"
     why: str = ""
+    late: float | None = None
 
     @property
     def units(self) -> int:
@@ -211,9 +215,18 @@ def _found(
                 by_packet,
                 float(verdicts.ever[benign, number].mean()) if benign.any() else 0.0,
                 tuple((dealings or {}).get(name, ())),
+                late=_late(verdicts, mine, dropped),
             )
         )
     return found
+
+
+def _late(verdicts: FlowVerdicts, mine: NDArray[np.bool_], dropped: Collection[int]) -> float | None:
+    """The share of flows found late, of those among `mine` that last so long."""
+    if verdicts.late is None:
+        return None
+    lasting = verdicts.late[mine & verdicts.late.any(axis=1)]
+    return float(lasting[:, sorted(dropped)].any(axis=1).mean()) if len(lasting) else None
 
 
 def means(found: Sequence[Family]) -> dict[str, float]:

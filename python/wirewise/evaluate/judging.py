@@ -131,6 +131,7 @@ def judge(
         with_others_margin=_with_others_margin(subject, chosen),
         dealings=((subject.training or {}).get("dealings") or {}).get("recall"),
         after=after,
+        late=((subject.training or {}).get("late") or {}).get("start"),
         fidelity=fidelity,
         compiled=subject.bundle.manifest.fidelity if subject.bundle else None,
         drift=_drift(subject, rest, said.astype(np.int64)),

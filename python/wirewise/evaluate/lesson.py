@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from wirewise.datasets.table import SOURCE, VARIANT, Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate.classes import matrix, numbers
 from wirewise.evaluate.networks import Progress, silent, watched, weigh
+from wirewise.evaluate.phases import Phase
 from wirewise.frames import integers
 
 Weights = Callable[[NDArray[np.int64], "NDArray[np.float64] | None"], "NDArray[np.float64] | None"]
@@ -37,7 +38,7 @@ class Recipe:
     """Which rows are learned from, and what they weigh. What is tested is not changed by it.
 
     first : packets of each flow, from its first on; None: all. flows : of each class of a capture, drawn;
-    None: all. alike : one of WEIGH_ALIKE.
+    None: all. alike : one of WEIGH_ALIKE. phase : that of flows which is learned from; None: all of it.
 
     A capture of a flood has as many rows as a hundred others. What it is to be told from is learned from a
     few hundred of its flows; with all of them, a model learns that capture. Raises InputError for numbers
@@ -47,6 +48,7 @@ class Recipe:
     first: int | None = None
     flows: int | None = None
     alike: str = "packet"
+    phase: Phase | None = None
 
     def __post_init__(self) -> None:
         for name, number in (("packets to learn from", self.first), ("flows of a capture", self.flows)):
@@ -69,7 +71,12 @@ class Recipe:
             which = frame.select("capture", "flow").with_row_index("row")
             mine = which.join(drawn, on=["capture", "flow"], how="semi")["row"].to_numpy()
             kept &= np.isin(np.arange(len(frame)), mine)
-        return kept
+        return kept if self.phase is None else kept & self.phase.learned(frame)
+
+    def of_phases(self, late: Phase) -> tuple[Recipe, Recipe]:
+        """The same for the two classifiers of `phases`. late : the phase of the second."""
+        first = replace(self, phase=replace(late, late=False))
+        return first, replace(self, first=None, phase=late)
 
     def weights(self, frame: pl.DataFrame) -> NDArray[np.float64] | None:
         """What the rows that are learned from weigh, (n,), 1 as a mean; None if all weigh the same."""
@@ -214,6 +221,10 @@ class Lesson:
         from sklearn.exceptions import ConvergenceWarning
 
         rows, labels, weights = self.material(on)
+        if not len(rows):
+            late = self.recipe.phase
+            rule = f"has no flow that lasts to packet {late.start}" if late else "has no row to learn from"
+            raise InputError("the table", rule, "leave out the late model" if late else "give more captures")
         weights = self.weights(labels, weights)
         if teacher is not None:
             scores = teacher.scores(rows)

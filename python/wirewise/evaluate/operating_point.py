@@ -21,10 +21,11 @@ from wirewise.abi import MAX_AFTER
 from wirewise.errors import InputError
 from wirewise.evaluate.classes import BENIGN, matrix, numbers
 from wirewise.evaluate.held_out import Parts
-from wirewise.models import Model
+from wirewise.models import Model, TreeEnsemble
 from wirewise.models.scores import of_classes
 
-_NEVER = np.iinfo(np.int64).min
+NEVER = int(np.iinfo(np.int64).min)
+"""The margin of a flow that has no such verdicts."""
 
 COMPARED = (1, 2, 3)
 """Verdicts in a row that are compared."""
@@ -42,6 +43,15 @@ class InARow:
 
 
 @dataclass(frozen=True)
+class LateMargin:
+    """The margin of the second of two `phases`: of rows whose feature is `start` or more."""
+
+    feature: int
+    start: int
+    by: int
+
+
+@dataclass(frozen=True)
 class OperatingPoint:
     """Where a model was set to work. Shares are of 0 to 1, of flows that have such a verdict on any packet.
 
@@ -51,6 +61,7 @@ class OperatingPoint:
     ask for, which is what to expect of new captures; None with a single capture. recall : share of attack
     flows that are flagged. loss_before, recall_before : without a margin, by single verdicts. after :
     verdicts in a row that a flow needs, which the policy must ask for. compared : the same for other numbers.
+    late : another margin from some packet of a flow on; None: `by` holds there, too.
     """
 
     wish: float
@@ -65,6 +76,16 @@ class OperatingPoint:
     how: str = ""
     after: int = 1
     compared: tuple[InARow, ...] = ()
+    late: LateMargin | None = None
+
+    def set(self, model: Model) -> Model:
+        """The model with these margins. Raises InputError for one without scores, or room for them."""
+        made = model.favour(self.by)
+        if self.late is None or self.late.by == self.by:
+            return made
+        if not isinstance(made, TreeEnsemble):
+            raise InputError("the model", "has no second phase", "train it again")
+        return made.favour_from(self.late.feature, self.late.start, self.late.by - self.by)
 
 
 def choose(
@@ -139,7 +160,7 @@ def by_flow(
         least = margin.copy()
         for back in range(1, length):
             least[back:] = np.minimum(least[back:], margin[:-back])
-        columns[str(length)] = np.where(_repeated(flow, ahead, length), least, _NEVER)
+        columns[str(length)] = np.where(_repeated(flow, ahead, length), least, NEVER)
     return (
         frame[order]
         .select("capture", "flow")

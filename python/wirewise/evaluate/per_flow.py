@@ -140,18 +140,20 @@ def per_flow(
     *,
     scores: NDArray[np.int64] | None = None,
     at: At = FIFTH,
+    late: int | None = None,
     seed: int = 0,
 ) -> FlowReport:
     """Judge flows by the verdicts on their packets.
 
     frame : n rows of a table, in the order of each capture's packets. truth, predicted : class numbers, shape
     (n,); class 0 is benign. scores : how far an attack is ahead of benign, (n,), see
-    `operating_point.margins`. at : when a flow is judged. A flow's label is that of its first labelled
-    packet. Flows of two captures are two flows.
+    `operating_point.margins`. at : when a flow is judged. late : the packet from which on a late model
+    does, see `phases`. A flow's label is that of its first labelled packet. Flows of two captures are two
+    flows.
     """
     rows = _rows(frame, truth, predicted, scores)
     also = At(DECISIONS, tuple(round(period * 1e9) for period in PERIODS))
-    flows, verdicts = _judged(rows, at, len(classes), also)
+    flows, verdicts = _judged(rows, at, len(classes), also, late)
     label = verdicts.truth
     said = flows["said"].to_numpy()
     at_packet = {n: _two(label, verdicts.by_packet[n]) for n in DECISIONS}
@@ -188,9 +190,10 @@ def flow_verdicts(
     predicted: NDArray[np.int64],
     classes: int,
     at: At = FIFTH,
+    late: int | None = None,
 ) -> FlowVerdicts:
     """The verdicts alone, see `per_flow`. frame : needs `time_ns` only if it is judged by time."""
-    return _judged(_rows(frame, truth, predicted, None), at, classes, At(DECISIONS))[1]
+    return _judged(_rows(frame, truth, predicted, None), at, classes, At(DECISIONS), late)[1]
 
 
 def _rows(
@@ -211,7 +214,9 @@ def _rows(
     )
 
 
-def _judged(rows: pl.DataFrame, at: At, classes: int, also: At) -> tuple[pl.DataFrame, FlowVerdicts]:
+def _judged(
+    rows: pl.DataFrame, at: At, classes: int, also: At, late: int | None
+) -> tuple[pl.DataFrame, FlowVerdicts]:
     """A row for each flow: its label, its verdict and score when it is judged, its verdicts at the moments
     `also`, and the first against it; and the same as arrays.
     """
@@ -240,8 +245,16 @@ def _judged(rows: pl.DataFrame, at: At, classes: int, also: At) -> tuple[pl.Data
     )
     place = np.empty(len(flows) + 1, np.int64)
     place[flows["number"].to_numpy()] = np.arange(len(flows))
-    ever = np.zeros((len(flows), classes), np.bool_)
-    ever[place[rows["number"].to_numpy()], rows["said"].to_numpy()] = True
+
+    def said_in(some: pl.DataFrame) -> NDArray[np.bool_]:
+        found = np.zeros((len(flows), classes), np.bool_)
+        found[place[some["number"].to_numpy()], some["said"].to_numpy()] = True
+        return found
+
+    ever = said_in(rows)
+    later = (
+        None if late is None else said_in(rows.filter(pl.int_range(1, pl.len() + 1).over("number") >= late))
+    )
     if at.every:
         then = ever
     else:
@@ -255,7 +268,7 @@ def _judged(rows: pl.DataFrame, at: At, classes: int, also: At) -> tuple[pl.Data
     packets = sorted({*also.packets, *at.packets})
     by_packet = {n: flows[moments.packet(n)].to_numpy() for n in packets}
     truth = flows["truth"].to_numpy()
-    return flows, FlowVerdicts(capture, source, application, kind, truth, then, ever, by_packet)
+    return flows, FlowVerdicts(capture, source, application, kind, truth, then, ever, by_packet, later)
 
 
 def _two(label: NDArray[np.int64], said: NDArray[np.int64]) -> Report:

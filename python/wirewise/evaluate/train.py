@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from wirewise.evaluate.lesson import Lesson, Recipe, class_weights
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.networks import HIDDEN, Progress, make_bnn, make_mlp, silent
 from wirewise.evaluate.per_flow import FIFTH, flow_verdicts
+from wirewise.evaluate.phases import Late, Phase, Phases, packets_feature
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import Split, split
 from wirewise.evaluate.split import folds as splits
@@ -86,7 +87,8 @@ class CrossValidation:
     recall : of each family of attacks, the mean over its sources of the share of flows found, in each
     dealing; empty if the table has no benign class. benign_losing : share of benign flows with a verdict
     against them on any packet, in each dealing. by_packet : of each family, the share of flows found if they
-    were judged at that packet, the mean over dealings. scored : the flows of each dealing, see
+    were judged at that packet, the mean over dealings. late : of each whose flows last long enough, the share
+    found there by a late model, likewise. scored : the flows of each dealing, see
     `out_of_fold.flows`; empty if the estimator has no scores.
     """
 
@@ -97,10 +99,16 @@ class CrossValidation:
     recall: dict[str, list[float]]
     benign_losing: list[float]
     by_packet: dict[str, dict[int, float]]
+    late: dict[str, float]
     scored: list[pl.DataFrame] = field(default_factory=list, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        families = {"recall": self.recall, "by_packet": self.by_packet, "benign_losing": self.benign_losing}
+        families = {
+            "recall": self.recall,
+            "by_packet": self.by_packet,
+            "late": self.late,
+            "benign_losing": self.benign_losing,
+        }
         dealt = {"by": self.by, "seeds": self.seeds, "folds": self.accuracy}
         return {**dealt, **families, **self.report.to_dict()}
 
@@ -169,6 +177,7 @@ def train(
     class_weight: str | Mapping[str, float] | None = None,
     two_classes: bool = False,
     recipe: Recipe | None = None,
+    late: Late | None = None,
     test_share: float = 0.3,
     seed: int = 0,
     refit: bool = False,
@@ -192,6 +201,8 @@ def train(
     more attack packets pass and stops fewer benign ones. two_classes : learn benign against attack,
     whatever kind it is labelled as, as BENIGN_ONLY always does, for which the table need not have
     attacks. recipe : which rows are learned from, and whether captures weigh the same; None: all rows do.
+    late : trees of their own for later packets of flows, see `phases`; both become one `Phases`, and the
+    first ones learn from what they judge.
     group : what is kept on one side of the split, one of GROUPS; None: see `split`. folds : of the cross-
     validation; None: FOLDS for trees of TREES, and BENIGN_ONLY where there are attacks to test, that are
     split by source or capture, else none. seeds : how often its folds are dealt. at : when flows are
@@ -217,17 +228,27 @@ def train(
         "depth": depth, "trees": trees, "leaf": leaf, "hidden": hidden, "encoding": encoding, "seed": seed
     }  # fmt: skip
 
-    lesson = Lesson.of(
-        table, rows, labels, classes,
-        class_weights=lambda of, weights: class_weights(of, classes, class_weight, weights),
-        augment=augment, copies=copies, seed=seed, recipe=recipe or Recipe(), beside=beside,
-    )  # fmt: skip
+    def lesson_of(recipe: Recipe) -> Lesson:
+        return Lesson.of(
+            table, rows, labels, classes,
+            class_weights=lambda of, weights: class_weights(of, classes, class_weight, weights),
+            augment=augment, copies=copies, seed=seed, recipe=recipe, beside=beside,
+        )  # fmt: skip
+
+    phase = None if late is None else _phase(late, table, estimator, teacher)
+    recipes = [recipe or Recipe()] if phase is None else (recipe or Recipe()).of_phases(phase)
+    lesson, *later = [lesson_of(each) for each in recipes]
     done = 0
 
     def fit(on: NDArray[np.int64], teacher: Any = None) -> Any:
         nonlocal done
         fresh = make_estimator(estimator, **settings)  # type: ignore[arg-type]
         fitted = lesson.teach(fresh, on, teacher, lambda share: progress((done + share) / fits))
+        if late is not None and phase is not None:
+            own = {"trees": late.trees, "depth": late.depth, "leaf": late.leaf, "seed": seed}
+            second = later[0].teach(make_estimator(estimator, **own), on)  # type: ignore[arg-type]
+            index = table.feature_set.feature_names.index(phase.feature)
+            fitted = Phases(fitted, second, index, late.start, len(classes))
         done += 1
         progress(min(1.0, done / fits))
         return fitted
@@ -238,6 +259,8 @@ def train(
     if benign_only and teacher is not None:
         raise InputError("a teacher", "has nothing to say to an autoencoder", "leave it out")
     make_estimator(estimator, **settings)  # type: ignore[arg-type] # wrong settings are said first
+    if late is not None:
+        make_estimator(estimator, trees=late.trees, depth=late.depth, leaf=late.leaf, seed=seed)
     parts = split(usable.frame, group, test_share=test_share, seed=seed)
     met = set(labels[parts.learn].tolist()) | set(lesson.beside[1].tolist() if lesson.beside else ())
     missing = sorted(set(range(len(classes))) - met)
@@ -274,6 +297,7 @@ def train(
             lambda part: said_by(
                 fit(part.learn, lessons.for_rows(part.learn)), rows[part.test], len(classes)
             ),
+            phase,
         )  # fmt: skip
     doubts = []
     if labels.any():
@@ -292,6 +316,7 @@ def train(
         "packets": len(usable.frame),
         **({"dealings": _dealings(crossed, at)} if crossed and crossed.recall else {}),
         **margins(fitted, crossed, rows, classes),
+        **({"late": {"feature": phase.feature, **asdict(late)}} if late and phase else {}),
         **lesson.facts(),
         **lessons.facts(),
     }
@@ -312,13 +337,15 @@ def cross_validate(
     seeds: Sequence[int],
     at: At,
     predict: Callable[[Split], Said],
+    late: Phase | None = None,
 ) -> CrossValidation:
     """Reports on rows that no model has learned from. predict : class numbers of a split's tested rows, and
-    their scores, by a model that learned from its others.
+    their scores, by a model that learned from its others. late : the phase in which a second model judges.
     """
     reports, accuracy, losing = [], [], []
     recall: dict[str, list[float]] = {}
     by_packet: dict[str, dict[int, float]] = {}
+    later: dict[str, float] = {}
     scored: list[pl.DataFrame] = []
     for seed in seeds:
         said = np.full(len(labels), -1, np.int64)
@@ -334,17 +361,24 @@ def cross_validate(
         if classes[0] == BENIGN:
             tested = said >= 0
             rows, truth, every = frame.filter(pl.Series(tested)), labels[tested], range(1, len(classes))
-            verdicts = flow_verdicts(rows, truth, said[tested], len(classes), at)
+            verdicts = flow_verdicts(
+                rows, truth, said[tested], len(classes), at, None if late is None else late.start
+            )
             for family in [*families(verdicts, classes, every), *kinds(verdicts, classes, every)]:
                 recall.setdefault(family.name, []).append(family.of_sources)
                 curve = by_packet.setdefault(family.name, dict.fromkeys(family.by_packet, 0.0))
                 for packet, share in family.by_packet.items():
                     curve[packet] += share / len(seeds)
+                if family.late is not None:
+                    later[family.name] = later.get(family.name, 0.0) + family.late / len(seeds)
             if has_scores:
-                scored.append(out_of_fold.flows(rows, truth, scores[tested]))
+                second = None if late is None else late.judged(rows)
+                scored.append(out_of_fold.flows(rows, truth, scores[tested], second))
             benign = verdicts.truth == 0
             losing.append(float(verdicts.losing(every)[benign].mean()) if benign.any() else 0.0)
-    return CrossValidation(by, list(seeds), Report.sum(reports), accuracy, recall, losing, by_packet, scored)
+    return CrossValidation(
+        by, list(seeds), Report.sum(reports), accuracy, recall, losing, by_packet, later, scored
+    )
 
 
 def margins(
@@ -358,10 +392,21 @@ def margins(
         return {}
     try:
         model = import_model(fitted, classes=classes, margin=True).model
-        found = out_of_fold.OutOfFold.of(crossed.scored, crossed.by, model, rows, said)
+        phases = (fitted.feature, fitted.start) if isinstance(fitted, Phases) else None
+        found = out_of_fold.OutOfFold.of(crossed.scored, crossed.by, model, rows, said, phases)
     except InputError:
         return {}
     return {out_of_fold.KEY: found.to_dict()} if found else {}
+
+
+def _phase(late: Late, table: Table, estimator: Any, teacher: Any) -> Phase:
+    """That of the second model. Raises InputError where there can be none."""
+    if estimator not in TREES:
+        raise InputError("a late model", "is of trees", f"choose of {', '.join(TREES)}, or leave it out")
+    if teacher is not None:
+        raise InputError("a teacher", "teaches one model, not a late one as well", "leave one of them out")
+    index = packets_feature(table.feature_set)
+    return Phase(table.feature_set.feature_names[index], late.start, late=True)
 
 
 def _dealings(crossed: CrossValidation, at: At) -> dict[str, Any]:

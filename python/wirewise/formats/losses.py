@@ -61,7 +61,9 @@ def operating_point(point: dict[str, Any]) -> list[tuple[str, str]]:
             f"(without a margin {100 * point['recall_before']:.2f} %)",
         ),
     ]
-    after = point.get("after", 1)  # older bundles have none
+    if late := point.get("late"):  # older bundles have none
+        facts.insert(1, ("late margin", f"{late['by']:,}, from packet {late['start']:,} of a flow on"))
+    after = point.get("after", 1)  # as above
     if after > 1:
         row = f"{after}: the policy must ask for it, as in `attack: {{action: drop, after: {after}}}`"
         facts.insert(1, ("in a row", row))

@@ -92,6 +92,14 @@ class Compared(_Part):
     loss: Number
 
 
+class LateMargin(_Part):
+    """The margin from some packet of a flow on."""
+
+    feature: Whole
+    start: Whole
+    by: Whole
+
+
 class OperatingPoint(_Part):
     """See `wirewise.evaluate.operating_point`."""
 
@@ -107,6 +115,7 @@ class OperatingPoint(_Part):
     how: str
     after: Whole = 1
     compared: list[Compared] | tuple[Compared, ...] = ()
+    late: LateMargin | None = None
 
 
 class OpenSet(_Part):

@@ -152,6 +152,14 @@ _BUILT_IN = (
         native=True,
     ),
     Format("torch.Sequential", "PyTorch", "torch:import_sequential", NO_TEST, QUANTISED, _TORCH),
+    Format(
+        "wirewise.Phases",
+        "wirewise",
+        "phases:import_phases",
+        "as of its parts",
+        "as of its parts",
+        "what `wirewise train --late-from` makes",
+    ),
     Format("wirewise.BinaryClassifier", "wirewise", "binary:import_classifier", NO_TEST, _AGREEING, _BINARY),
     Format(
         ".bnn",

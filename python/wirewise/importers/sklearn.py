@@ -9,11 +9,14 @@ where a tree would send them.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wirewise.importers.lowering import (
+    Built,
     Cuts,
     SourceTree,
     build,
@@ -47,21 +50,14 @@ def _import_trees(estimator: Any, trees: list[Any], request: Request, votes: Vot
     if getattr(estimator, "n_outputs_", 1) != 1:
         raise request.refuse("predicts several outputs", "train one classifier for the output you need")
     names = class_names(request, estimator.classes_.tolist())
-    two_classes = votes == "sum" and len(names) == 2
-    sources = []
-    for tree in trees:
-        counts = tree.tree_.value[:, 0, :]
-        fractions = counts / counts.sum(axis=1, keepdims=True)
-        sources.append(
-            _source(request, tree.tree_, fractions[:, 1:] - fractions[:, :1] if two_classes else fractions)
-        )
+    added = _fractions(trees, request, range(len(names)), len(names), differences=votes == "sum")
     built = build(
         request,
-        sources,
+        added.trees,
         n_features=check_features(request, estimator.n_features_in_),
         n_classes=len(names),
         votes=votes,
-        base=(0.0,) * (1 if two_classes else len(names)),
+        base=added.base,
         fractions=True,
     )
     notes = [built.note] if built.note else []
@@ -112,19 +108,68 @@ def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
     names = class_names(request, estimator.classes_.tolist())
     if getattr(estimator, "is_categorical_", None) is not None and np.any(estimator.is_categorical_):
         raise request.refuse("splits on categorical features", "train it with categorical_features=None")
-    base = np.ravel(estimator._baseline_prediction)
+    added = _stages(estimator, request)
     built = build(
         request,
-        [
-            _hist_source(request, predictor.nodes, output=None if len(base) == 1 else output)
-            for stage in estimator._predictors
-            for output, predictor in enumerate(stage)
-        ],
+        added.trees,
         n_features=check_features(request, estimator.n_features_in_),
         n_classes=len(names),
-        base=base.tolist(),
+        base=added.base,
     )
     return _imported(estimator, request.outer, built, names, [built.note])
+
+
+@dataclass(frozen=True)
+class Added:
+    """What an ensemble adds up: what trees say, and one number for each output. fractions : as of `build`."""
+
+    trees: list[SourceTree]
+    base: list[float]
+    fractions: bool
+
+
+def added_by(estimator: Any, request: Request, classes: int) -> Added:
+    """Of a fitted tree, forest or HistGradientBoostingClassifier whose `classes_` are some of the numbers
+    below `classes`. Raises InputError for boosting that has not met all of them.
+    """
+    check_fitted(estimator, request)
+    known = estimator.classes_.tolist()
+    if hasattr(estimator, "_predictors"):
+        if len(known) < classes:
+            raise request.refuse(
+                f"has met {len(known)} of {classes} classes", "use a forest, or learn two classes"
+            )
+        return _stages(estimator, request)
+    return _fractions(getattr(estimator, "estimators_", [estimator]), request, known, classes)
+
+
+def _fractions(
+    trees: list[Any], request: Request, known: Sequence[int], classes: int, *, differences: bool = True
+) -> Added:
+    """Class fractions of leaves. known : the numbers of the trees' classes. differences : of two classes,
+    class 1 less class 0.
+    """
+    two = differences and classes == 2
+    sources = []
+    for tree in trees:
+        counts = tree.tree_.value[:, 0, :]
+        fractions = np.zeros((len(counts), classes))
+        fractions[:, known] = counts / counts.sum(axis=1, keepdims=True)
+        sources.append(
+            _source(request, tree.tree_, fractions[:, 1:] - fractions[:, :1] if two else fractions)
+        )
+    return Added(sources, [0.0] * (1 if two else classes), fractions=True)
+
+
+def _stages(estimator: Any, request: Request) -> Added:
+    """Leaf values of a HistGradientBoostingClassifier."""
+    base = np.ravel(estimator._baseline_prediction)
+    sources = [
+        _hist_source(request, predictor.nodes, output=None if len(base) == 1 else output)
+        for stage in estimator._predictors
+        for output, predictor in enumerate(stage)
+    ]
+    return Added(sources, base.tolist(), fractions=False)
 
 
 def _source(request: Request, tree: Any, scores: Any, output: int | None = None) -> SourceTree:
@@ -177,14 +222,21 @@ def _hist_source(request: Request, nodes: Any, output: int | None) -> SourceTree
 
 
 def _imported(estimator: Any, outer: Any, built: Any, names: list[str], notes: list[str]) -> Imported:
+    return imported_from(estimator, outer or estimator, built, names, notes, type(estimator).__name__)
+
+
+def imported_from(
+    estimator: Any, asked: Any, built: Built, names: list[str], notes: list[str], what: str
+) -> Imported:
+    """What was built of an estimator. asked : whose `predict` its user calls. what : it, in words."""
     trained_on = getattr(estimator, "feature_names_in_", None)
     version = library("sklearn").__version__
     return Imported(
         model=built.model,
         classes=names,
-        source=f"scikit-learn {version} {type(estimator).__name__}",
+        source=f"scikit-learn {version} {what}",
         notes=notes,
         node_ids=built.node_ids,
-        predict=predict_with(outer or estimator),
+        predict=predict_with(asked),
         feature_names=None if trained_on is None else list(map(str, trained_on)),
     )

@@ -154,11 +154,26 @@ class TreeEnsemble:
         try:
             return replace(self, base=(first, *self.base[1:]))
         except InputError:
-            raise InputError(
-                "model",
-                f"its scores fill 32 bits and leave no room for a margin of {by:,}",
-                "compile the estimator itself, as its import did not know of the margin",
-            ) from None
+            raise _no_room(by) from None
+
+    def favour_from(self, feature: int, start: int, by: int) -> TreeEnsemble:
+        """As `favour`, for rows whose feature is `start` or more only: a tree more, of one test."""
+        self.favour(0)  # says so, if it has no scores
+        ahead = -by if self.n_outputs == 1 else by
+        alone = self.n_outputs > 1 and all(tree.output is not None for tree in self.trees)
+        zeros = (0,) * (0 if alone else self.n_outputs - 1)
+        test = Tree(
+            feature=(feature, LEAF, LEAF),
+            threshold=(start - 1, 0, 0),
+            left=(1, LEAF, LEAF),
+            right=(2, LEAF, LEAF),
+            value=((), (0, *zeros), (ahead, *zeros)),
+            output=0 if alone else None,
+        )
+        try:
+            return replace(self, trees=(*self.trees, test))
+        except InputError:
+            raise _no_room(by) from None
 
     def renumbered(self, first: int) -> TreeEnsemble:
         """The same trees and the same decisions, equal scores included, with class `first` as class 0.
@@ -329,6 +344,14 @@ class _Walk:
 
 
 # -- rules
+
+
+def _no_room(margin: int) -> InputError:
+    return InputError(
+        "model",
+        f"its scores fill 32 bits and leave no room for a margin of {margin:,}",
+        "compile the estimator itself, as its import did not know of the margin",
+    )
 
 
 def _check_shape(model: TreeEnsemble) -> None:

@@ -56,14 +56,22 @@ def _families(one: Evaluation) -> list[str]:
         "benign lost %", "why no more",
     )  # fmt: skip
     points = list(found[0].by_packet)
-    curve = [(one.name, *(f"{100 * one.by_packet[number]:.0f}" for number in points)) for one in found]
+    later = [] if one.late is None else [f"{one.late} on"]
+    curve = [
+        (
+            family.name,
+            *(f"{100 * family.by_packet[number]:.0f}" for number in points),
+            *("-" if family.late is None else f"{100 * family.late:.0f}" for _ in later),
+        )
+        for family in found
+    ]
     mean = ", ".join(f"{100 * share:.1f} % over {name}" for name, share in one.mean_recall.items())
     return [
         html.heading("Families of attacks", 3),
         html.wide(html.table(head, rows, right=range(2, 9), words=9)),
         html.paragraph(f"Mean recall: {mean}; a total over flows is that of the largest family."),
         html.heading("Share of each family's flows found, by packet of decision", 3),
-        html.wide(html.table(("%", *map(str, points)), curve, right=range(1, 1 + len(points)))),
+        html.wide(html.table(("%", *map(str, points), *later), curve, right=range(1, 2 + len(points)))),
     ]
 
 
