@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ WAYS = (
     Way("forest", 10, 10, True, RECIPE),
     Way("forest", 20, 12, True, RECIPE),
     Way("forest", 20, 12, True, RECIPE, leaf=20),
-    Way("forest", 20, 12, True, RECIPE, leaf=20, late=Late()),
+    Way("forest", 20, 12, True, RECIPE, leaf=20, late=Late(leaf=20)),
     Way("extra-trees", 20, 12, True, RECIPE),
     Way("boosting", 30, 10, True, RECIPE),
     Way(BENIGN_ONLY, 10, 10, True, RECIPE),
@@ -145,13 +145,16 @@ def measured(
     dealt = [out_of_fold.points(flows) for flows in training.folds.scored]
     steps = []
     for wish in SHOWN:
-        points = [asdict(point) for of in dealt for point in of if (point.wish, point.after) == (wish, 1)]
+        points = [point for of in dealt for point in of if (point.wish, point.after) == (wish, 1)]
         steps.append(
             {
                 "wish": wish,
-                **{name: [point[name] for point in points] for name in ("elsewhere", "families", "recall")},
+                **{
+                    name: [getattr(point, name) for point in points]
+                    for name in ("elsewhere", "families", "recall")
+                },
                 "captures": [
-                    of_captures(flows, point["by"], point["late"])
+                    of_captures(flows, point)
                     for flows, point in zip(training.folds.scored, points, strict=True)
                 ],
             }
@@ -159,12 +162,9 @@ def measured(
     return steps
 
 
-def of_captures(flows: pl.DataFrame, margin: float, late: float | None = None) -> float:
-    """The share of attack flows found above a margin, or that of later packets, as a mean over captures."""
-    found = pl.col("1") > round(margin * out_of_fold.FINE)
-    if late is not None:
-        found |= pl.col("late 1") > round(late * out_of_fold.FINE)
-    seen = flows.filter("attack").group_by("capture").agg(found.mean().alias("found"))
+def of_captures(flows: pl.DataFrame, point: out_of_fold.Point) -> float:
+    """The share of attack flows found at a point, as a mean over captures."""
+    seen = flows.filter("attack").group_by("capture").agg(found=out_of_fold.above(point).mean())
     return float(seen["found"].mean() or 0)  # type: ignore[arg-type]
 
 

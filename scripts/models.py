@@ -28,6 +28,7 @@ from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate import Training, out_of_fold, train
 from wirewise.evaluate.classes import TWO_CLASSES
 from wirewise.evaluate.lesson import Recipe
+from wirewise.evaluate.phases import Late
 from wirewise.feature_sets import PRESETS, FeatureSet
 from wirewise.files import write_atomically
 from wirewise.formats import model_file
@@ -72,6 +73,7 @@ class Making:
     recipe: Recipe
     by: str
     leaf: int | None = None
+    late: Late | None = None
 
 
 def floods(feature_set: FeatureSet, captures: Sequence[Path]) -> Table:
@@ -107,7 +109,8 @@ MAKINGS = {
         FeatureSet.load(HERE / "flood.yaml"), floods, "forest", 20, 10, False, _RECIPE, "source"
     ),
     "@intrusion": Making(
-        PRESETS["pairs"], conversations, "forest", 20, 12, True, _RECIPE, "source", leaf=20
+        PRESETS["pairs"], conversations, "forest", 20, 12, True, _RECIPE, "source", leaf=20,
+        late=Late(leaf=20),
     ),
     "@voip-or-bulk": Making(
         FeatureSet.load(HERE / "voip-or-bulk.yaml"), sessions, "forest", 10, 8, False,
@@ -141,7 +144,8 @@ def made(model: Ready, making: Making, captures: Sequence[Path]) -> dict[str, by
     with step(f"training {model.name}"):
         training = train(
             table, making.estimator, trees=making.trees, depth=making.depth, leaf=making.leaf,
-            two_classes=making.two_classes, recipe=making.recipe, group=making.by, seeds=SEEDS, refit=True,
+            two_classes=making.two_classes, recipe=making.recipe, late=making.late, group=making.by,
+            seeds=SEEDS, refit=True,
         )  # fmt: skip
     imported = import_model(training.estimator, classes=training.classes, margin=True)
     facts = training.facts | {KEY: {"name": model.name}}
@@ -234,6 +238,7 @@ def card_of(model: Ready, training: Training, bundle: ww.Bundle, captures: Seque
         f"- Classes: {', '.join(manifest.classes)}",
         f"- Reads: {len(manifest.features)} features, flows by {manifest.flow.key}",
         f"- Model: {manifest.model.summary}",
+        *_second(training),
         f"- Learned from: {' and '.join(learned)}",
         "- Made by: `make models" + (f" CAPTURES='{' '.join(captures)}'" if captures else "") + "`", "",
     ]  # fmt: skip
@@ -255,6 +260,14 @@ def card_of(model: Ready, training: Training, bundle: ww.Bundle, captures: Seque
     return "\n".join([*lines, *_found(model.wish, crossed.scored, alone)])
 
 
+def _second(training: Training) -> list[str]:
+    late = training.facts.get("late")
+    if not late:
+        return []
+    said = f"{late['trees']} of the trees judge, with a margin of their own"
+    return [f"- Flows that last: from packet {late['start']} on, {said}"]
+
+
 def _units(training: Training) -> list[str]:
     frame = training.table.frame
     return sorted(frame[SOURCE].unique().to_list()) if SOURCE in frame.columns else []
@@ -274,9 +287,7 @@ def _found(wish: float, dealings: Sequence[pl.DataFrame], alone: str) -> list[st
         [point] = [p for p in out_of_fold.points(flows) if (p.wish, p.after) == (wish, 1)]
         lost.append(point.elsewhere or 0.0)
         made_one = pl.when(pl.col("unit").str.starts_with(MADE)).then(pl.lit(MADE)).otherwise("unit")
-        seen = flows.filter("attack").with_columns(
-            unit=made_one, hit=pl.col("1") > point.by * out_of_fold.FINE
-        )
+        seen = flows.filter("attack").with_columns(unit=made_one, hit=out_of_fold.above(point))
         of_units = seen.group_by("label", "unit").agg(pl.col("hit").mean()).sort("label", "unit")
         for label, unit, share in of_units.iter_rows():
             shares.setdefault((label, unit), []).append(share)

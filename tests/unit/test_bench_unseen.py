@@ -39,10 +39,16 @@ def test_captures_weigh_the_same_however_many_flows_they_have() -> None:
             "capture": ["one", "one", "one", "one", "two", "benign"],
             "attack": [True] * 5 + [False],
             "1": [margin * out_of_fold.FINE for margin in lead],
+            "late 1": [margin * out_of_fold.FINE for margin in (0, 7, 0, 0, 2, 9)],
         }
     )
-    assert unseen.of_captures(flows, 2) == (1 / 4 + 1) / 2
-    assert unseen.of_captures(flows, 3) == 1 / 8
+
+    def found(by: float, late: float | None = None) -> float:
+        return unseen.of_captures(flows, out_of_fold.Point(0.1, 1, by, 0, None, 0, 0, late))
+
+    assert found(2) == (1 / 4 + 1) / 2
+    assert found(3) == 1 / 8
+    assert found(3, 5) == (2 / 4) / 2 and found(3, 1) == (2 / 4 + 1) / 2
 
 
 def test_what_has_no_scores_is_an_error() -> None:

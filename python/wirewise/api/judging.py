@@ -33,7 +33,7 @@ def judge(
     table: AnyTable,
     *,
     trained_on: Training | AnyTable | None = None,
-    at: int | str = 5,
+    at: int | str | None = None,
     min_recall: float = 0.5,
     max_benign_loss: float = 0.01,
     measure: bool = False,
@@ -44,7 +44,8 @@ def judge(
     - table: as in `train`. Of the file that it was trained on, only what training kept apart is used.
     - trained_on: what `train` gave, or the table it was trained on, where all rows were learned from: its
       flows are left out. What `compile` makes of what `train` gives knows it.
-    - at: when a flow is judged: a packet, from 1, or text such as "5,30,100", "10s" or "every".
+    - at: when a flow is judged: a packet, from 1, or text such as "5,30,100", "10s" or "every". None: 5, and
+      where a late model begins.
     - min_recall, max_benign_loss: what must hold for a class to be dropped: the share of its family's flows
       that is found, at the lower end of what other sources would give; and the share of benign flows that
       may lose a packet; of one application, or on other captures, three times that share.
@@ -76,8 +77,9 @@ def judge(
             chosen = replace(chosen, how=how, origin="trained on", learned=bundle.training_rows.frame)
     elif trained_on is not None:
         chosen = without(chosen, table_of(trained_on, subject.bundle.feature_set).labelled.frame)
+    moment = None if at is None else At.parse(str(at))
     limits = Limits(min_recall, max_benign_loss, min(1.0, 3 * max_benign_loss))
-    found = judge_rows(subject, name, rows, chosen, at=At.parse(str(at)), limits=limits).evaluation
+    found = judge_rows(subject, name, rows, chosen, at=moment, limits=limits).evaluation
     return replace(found, cost=program_costs([subject.bundle], measure=measure)[0])
 
 

@@ -65,7 +65,7 @@ def train(
     group: str | None = None,
     folds: int | None = None,
     seeds: int = 3,
-    at: int | str = 5,
+    at: int | str | None = None,
     augment: Sequence[str] = (),
     copies: int = 1,
     teacher: str | Any = None,
@@ -96,7 +96,8 @@ def train(
       None: "source" or "capture" where two are of one class, else "flow" (docs/training.md).
     - folds: of the cross-validation, 0 for none. None: 5 for trees, by source or capture.
     - seeds: how often the folds are dealt.
-    - at: when flows are judged in it: a packet, from 1, or text such as "5,30,100", "10s" or "every".
+    - at: when flows are judged in it: a packet, from 1, or text such as "5,30,100", "10s" or "every". None:
+      5, and late_from.
     - augment, copies: "ports" and "ttl": learn from so many variants of each row as well, in what should not
       matter (docs/search.md).
     - teacher: "forest", "extra-trees", "hist-gradient-boosting" or "mlp", or a fitted classifier: learn from
@@ -118,7 +119,7 @@ def train(
         recipe=Recipe(learn_first, flows_per_capture, weights), test_share=test_share, seed=seed,
         late=None if late_from is None else Late(late_from, late_trees, late_depth, late_leaf),
         refit=refit, group=group, folds=folds, seeds=seeds,
-        at=At.parse(str(at)), augment=augment, copies=copies, teacher=teacher,
+        at=None if at is None else At.parse(str(at)), augment=augment, copies=copies, teacher=teacher,
         beside=None if beside is None else table_of(beside, feature_set),
     )  # fmt: skip
     if not isinstance(training.estimator, BinaryClassifier):

@@ -56,12 +56,13 @@ def evaluate(
         ),
     ] = False,
     at: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="When a flow is judged: at packets (5,30,100), after a time (10s), at any packet (every). "
-            "Of several, a verdict against it at any counts; shorter flows are judged at their last packet."
+            "Of several, a verdict against it at any counts; shorter flows are judged at their last packet. "
+            "Default: 5; with a late model also where that begins."
         ),
-    ] = "5",
+    ] = None,
     all_rows: Annotated[
         bool,
         typer.Option("--all-rows", help="Use the rows that the model learned from as well."),
@@ -141,7 +142,7 @@ def evaluate(
     from wirewise.plots import check_plot
     from wirewise.units import parse_share
 
-    moment = At.parse(at)
+    moment = At.parse(at) if at else None
     if plot:
         check_plot(plot)
     if report and report.suffix.lower() != ".html":

@@ -24,11 +24,11 @@ SUFFIX = ".wirewise"
 
 @dataclass(frozen=True)
 class Asked:
-    """What holds for every model. trained_on : a table. applications : who names them. evasion : how many
-    flows of each family are changed until they are not found any more.
+    """What holds for every model. at : None: as usual for the model. trained_on : a table. applications : who
+    names them. evasion : how many flows of each family are changed until they are not found any more.
     """
 
-    at: At
+    at: At | None
     limits: Limits
     all_rows: bool
     trained_on: Path | None
@@ -94,7 +94,7 @@ def on_captures(path: Path, captures: Sequence[Path], truth: Truth, asked: Asked
             subject.bundle,
             table,
             chosen.rows,
-            at=asked.at,
+            at=found.evaluation.flows.at,
             flows=asked.evasion,
             after=found.evaluation.after,
             kernel=kernel,

@@ -129,12 +129,12 @@ def train(
         int, typer.Option(help="How often the folds are dealt anew; the range says how far that matters.")
     ] = 3,
     at: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="When flows are judged in it: at packets (5,30,100), after a time (10s), or at every packet "
-            "(every)."
+            "(every). Default: 5; with --late-from also there."
         ),
-    ] = "5",
+    ] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Train again with all rows after the test, and write that model.")
     ] = False,
@@ -225,7 +225,7 @@ def train(
             group=group,
             folds=folds,
             seeds=seeds,
-            at=At.parse(at),
+            at=At.parse(at) if at else None,
             progress=progress,
             augment=augment.split(",") if augment else (),
             copies=copies,

@@ -20,7 +20,7 @@ from wirewise.evaluate.fidelity import HeldOut, measure
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.operating_point import in_a_row
-from wirewise.evaluate.per_flow import FIFTH
+from wirewise.evaluate.per_flow import usual
 from wirewise.evaluate.subject import Chosen
 from wirewise.evaluate.verdict import Limits
 from wirewise.formats.bundle import Bundle
@@ -78,15 +78,16 @@ def judge(
     chosen: Chosen,
     *,
     plane: Plane = "reference",
-    at: At = FIFTH,
+    at: At | None = None,
     limits: Limits | None = None,
     warnings: Sequence[str] = (),
 ) -> Found:
     """Judge it by the rows chosen of a table.
 
     data : the table's name. plane : what says the verdicts; unless it is `reference`, the rows have them in
-    the columns `said` and `scores`, see `on_captures.run`. at, limits : see `evaluation`. warnings : to
-    be said with it. Raises InputError if no row has a label that the model has a class for.
+    the columns `said` and `scores`, see `on_captures.run`. at, limits : see `evaluation`; None: as
+    usual. warnings : to be said with it. Raises InputError if no row has a label that the model has a class
+    for.
     """
     model, classes = subject.model, subject.classes
     usable = chosen.rows.labelled
@@ -111,6 +112,7 @@ def judge(
     sure = of_classes(model, scores) if has_scores(model) else None
     judged, ordered = Judged.of(rest.frame, truth, verdicts, sure, classes)
     features = table.feature_set.feature_names
+    late = ((subject.training or {}).get("late") or {}).get("start")
     originals = len(table.originals.frame)
     fidelity = None
     if subject.imported:
@@ -126,12 +128,12 @@ def judge(
         ordered,
         features,
         learned=chosen.learned,
-        at=at,
+        at=at or usual(late),
         limits=limits,
         with_others_margin=_with_others_margin(subject, chosen),
         dealings=((subject.training or {}).get("dealings") or {}).get("recall"),
         after=after,
-        late=((subject.training or {}).get("late") or {}).get("start"),
+        late=late,
         fidelity=fidelity,
         compiled=subject.bundle.manifest.fidelity if subject.bundle else None,
         drift=_drift(subject, rest, said.astype(np.int64)),

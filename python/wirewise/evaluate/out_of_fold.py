@@ -167,6 +167,12 @@ def points(found: pl.DataFrame) -> list[Point]:
     return made
 
 
+def above(point: Point) -> pl.Expr:
+    """Of `flows`: whether they have what the point takes to be flagged."""
+    over = pl.col(str(point.after)) > round(point.by * FINE)
+    return over if point.late is None else over | (pl.col(_late(point.after)) > round(point.late * FINE))
+
+
 def _late(after: int) -> str:
     """The column of margins of the second phase."""
     return f"late {after}"

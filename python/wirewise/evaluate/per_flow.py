@@ -28,6 +28,13 @@ PERIODS = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0)
 """Seconds from a flow's first packet after which it is judged."""
 FIFTH = At((5,))
 """When flows are judged by default."""
+
+
+def usual(late: int | None) -> At:
+    """When flows are judged by default. late : also at the first packet of a late model, see `phases`."""
+    return FIFTH if late is None else At((*FIFTH.packets, late))
+
+
 NS_PER_MINUTE = 60_000_000_000
 UNNAMED = "(not named)"
 

@@ -24,7 +24,7 @@ from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
 from wirewise.evaluate.lesson import Lesson, Recipe, class_weights
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.networks import HIDDEN, Progress, make_bnn, make_mlp, silent
-from wirewise.evaluate.per_flow import FIFTH, flow_verdicts
+from wirewise.evaluate.per_flow import flow_verdicts, usual
 from wirewise.evaluate.phases import Late, Phase, Phases, packets_feature
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import Split, split
@@ -184,7 +184,7 @@ def train(
     group: str | None = None,
     folds: int | None = None,
     seeds: int = SEEDS,
-    at: At = FIFTH,
+    at: At | None = None,
     augment: Sequence[str] = (),
     copies: int = 1,
     teacher: str | Any = None,
@@ -201,17 +201,16 @@ def train(
     more attack packets pass and stops fewer benign ones. two_classes : learn benign against attack,
     whatever kind it is labelled as, as BENIGN_ONLY always does, for which the table need not have
     attacks. recipe : which rows are learned from, and whether captures weigh the same; None: all rows do.
-    late : trees of their own for later packets of flows, see `phases`; both become one `Phases`, and the
-    first ones learn from what they judge.
+    late : trees of their own for later packets of flows, see `phases`; both become one `Phases`.
     group : what is kept on one side of the split, one of GROUPS; None: see `split`. folds : of the cross-
     validation; None: FOLDS for trees of TREES, and BENIGN_ONLY where there are attacks to test, that are
     split by source or capture, else none. seeds : how often its folds are dealt. at : when flows are
-    judged in it. augment : names of `wirewise.augment.AUGMENTATIONS` that tables allow; `copies` variants
-    of each row that is learned from are learned from as well. teacher : a name of `teaching.TEACHERS`, or
-    a fitted classifier, whose scores the estimator learns from, see there; the report then has the
-    teacher and the same estimator without it beside. beside : a table of the same feature set, such as of
-    made traffic, that is learned from as well and never tested; no margin rests on it. progress : called
-    with the share that is done, 0 to 1, though not while a teacher is fitted.
+    judged in it; None: as usual. augment : names of `wirewise.augment.AUGMENTATIONS` that tables allow;
+    `copies` variants of each row that is learned from are learned from as well. teacher : a name of
+    `teaching.TEACHERS`, or a fitted classifier, whose scores the estimator learns from, see there; the report
+    then has the teacher and the same estimator without it beside. beside : a table of the same feature set,
+    such as of made traffic, that is learned from as well and never tested; no margin rests on it. progress :
+    called with the share that is done, 0 to 1, though not while a teacher is fitted.
 
     The estimator was fitted to the training part only, so the report is about that very model. With refit
     it is then fitted again, to all rows: the model that is kept has seen more than the one the report is
@@ -235,6 +234,7 @@ def train(
             augment=augment, copies=copies, seed=seed, recipe=recipe, beside=beside,
         )  # fmt: skip
 
+    at = at or usual(late.start if late else None)
     phase = None if late is None else _phase(late, table, estimator, teacher)
     recipes = [recipe or Recipe()] if phase is None else (recipe or Recipe()).of_phases(phase)
     lesson, *later = [lesson_of(each) for each in recipes]
