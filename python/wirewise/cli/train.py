@@ -270,7 +270,7 @@ def train(
 
 
 def _late(start: int | None, trees: int | None, depth: int | None, leaf: int | None) -> Late | None:
-    """The second model that is asked for."""
+    """The late model of these options; None without them."""
     from wirewise.errors import InputError
     from wirewise.evaluate.phases import Late
 

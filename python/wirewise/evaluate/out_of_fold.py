@@ -38,7 +38,7 @@ KEY = "out_of_fold"
 WISHES = (0.0, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 """Shares of benign flows that may lose a packet, for which the margin is kept; 1 is without a margin."""
 LATE_SHARE = 0.1
-"""Of what may be lost, the part that the second of two `phases` may cause: few benign flows last so long."""
+"""The second of two `phases` may cause this part of the benign loss: few benign flows last so long."""
 FINE = 1e6
 """Floating-point scores are compared in millionths: margins of `flows` are `Point.by` times this."""
 _UNSEEN = -1e6  # score of a class that a fold had no row of

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of its own for flows that last: what tells a tunnel or a slow flood shows after dozens of packets.
 
-From one packet of a flow on, a second classifier decides alone. It learns from such packets only, and has a
-margin of its own. A model that learned from first packets gains nothing by judging later ones
+A second classifier judges every packet of a flow from a given number on. It learns from such packets only,
+and has a margin of its own. A model that learned from first packets gains nothing by judging later ones
 (docs/training.md).
 """
 
@@ -22,7 +22,7 @@ from wirewise.feature_sets import FeatureSet
 START = 30
 """The packet of a flow from which on the second classifier usually decides."""
 EVERY, ROWS = 10, 20
-"""It learns from one packet in so many, and so many of a flow."""
+"""The late model learns from every tenth packet of a flow, 20 of them at most."""
 _COUNT = "count"
 
 

@@ -87,8 +87,8 @@ class CrossValidation:
     recall : of each family of attacks, the mean over its sources of the share of flows found, in each
     dealing; empty if the table has no benign class. benign_losing : share of benign flows with a verdict
     against them on any packet, in each dealing. by_packet : of each family, the share of flows found if they
-    were judged at that packet, the mean over dealings. late : of each whose flows last long enough, the share
-    found there by a late model, likewise. scored : the flows of each dealing, see
+    were judged at that packet, the mean over dealings. late : share of the flows that last to a late model
+    which it finds, the mean over dealings. scored : the flows of each dealing, see
     `out_of_fold.flows`; empty if the estimator has no scores.
     """
 

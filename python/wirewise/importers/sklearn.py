@@ -129,8 +129,8 @@ class Added:
 
 
 def added_by(estimator: Any, request: Request, classes: int) -> Added:
-    """Of a fitted tree, forest or HistGradientBoostingClassifier whose `classes_` are some of the numbers
-    below `classes`. Raises InputError for boosting that has not met all of them.
+    """What a fitted tree, forest or HistGradientBoostingClassifier adds up. Its `classes_` are numbers below
+    `classes`; raises InputError for boosting that has not met all of them.
     """
     check_fitted(estimator, request)
     known = estimator.classes_.tolist()
