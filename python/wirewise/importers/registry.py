@@ -158,7 +158,7 @@ _BUILT_IN = (
         "phases:import_phases",
         "as of its parts",
         "as of its parts",
-        "what `wirewise train --late-from` makes",
+        "what `wirewise train` makes with `--late-from`",
     ),
     Format("wirewise.BinaryClassifier", "wirewise", "binary:import_classifier", NO_TEST, _AGREEING, _BINARY),
     Format(
