@@ -33,7 +33,7 @@ static __always_inline __u32 ww_fold(const struct ww_packet *p, const struct ww_
 static __always_inline void ww_sketch(__u64 *seen, __u64 *sampled, __u32 mixed)
 {
 	*seen |= 1ULL << (mixed & 63);
-	*sampled |= (__u64)((mixed >> 6 & 15) == 0) << (mixed >> 10 & 63);
+	*sampled |= (__u64)ww_equal(mixed >> 6 & 15, 0) << (mixed >> 10 & 63);
 }
 
 #if WW_SKETCHES
@@ -61,14 +61,15 @@ static __always_inline __u32 ww_distinct(__u64 seen, __u64 sampled)
 /* Samples of 1 less those of 2, at least 0. */
 static __always_inline __u32 ww_pending(__u32 pending, __u32 x)
 {
-	return ww_increment(pending, x == 1) - (x == 2 && pending);
+	return ww_increment(pending, ww_equal(x, 1)) - (ww_equal(x, 2) & ww_is_not_0(pending));
 }
 
 /* 1: a SYN begins the flow; 2: who sent it goes on with an ACK; else 0. */
 static __always_inline __u32 ww_handshake(const struct ww_packet *p, const struct ww_context *c)
 {
-	__u32 begins = (p->tcp_flags & 0x12) == 0x02 && c->flow_packets == 1;
-	__u32 goes_on = (p->tcp_flags & 0x17) == 0x10 && c->flow_packets == (WW_KEY_BIDIRECTIONAL ? 3 : 2);
+	__u32 begins = ww_equal(p->tcp_flags & 0x12, 0x02) & ww_equal(c->flow_packets, 1);
+	__u32 goes_on =
+		ww_equal(p->tcp_flags & 0x17, 0x10) & ww_equal(c->flow_packets, WW_KEY_BIDIRECTIONAL ? 3 : 2);
 
 	return begins + 2 * goes_on;
 }

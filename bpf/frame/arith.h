@@ -56,6 +56,18 @@ static __always_inline __u32 ww_is_not_0(__u64 value)
 	return negative >> 63;
 }
 
+/* 1 if they are equal, else 0. a, b: below 2^63. Without a branch. */
+static __always_inline __u32 ww_equal(__u64 a, __u64 b)
+{
+	return 1 ^ ww_is_not_0(a ^ b);
+}
+
+/* taken if which is 1, other if it is 0. Without a branch. */
+static __always_inline __u64 ww_either(__u32 which, __u64 taken, __u64 other)
+{
+	return other ^ ((other ^ taken) & -(__u64)which);
+}
+
 /* Time from then to now, 0 if that runs backwards, as it may in captures. Without a branch. */
 static __always_inline __u64 ww_elapsed(__u64 now, __u64 then)
 {

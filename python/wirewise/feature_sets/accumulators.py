@@ -131,7 +131,7 @@ def _at_place(place: int) -> Cell:
         if n == place:
             s[name] = x
 
-    c = f"{{{name}}} = {{n}} == {place} ? {{x}} : {{{name}}};"
+    c = f"{{{name}}} = ww_either(ww_equal({{n}}, {place}), {{x}}, {{{name}}});"
     return Cell(name, {name: lambda b: b.sample}, update, lambda b: c)
 
 
@@ -223,7 +223,7 @@ CELLS: Registry[Cell] = Registry(
             "first",
             {"first": lambda b: b.sample},
             _update_first,
-            lambda b: "{first} = {n} == 1 ? {x} : {first};",
+            lambda b: "{first} = ww_either(ww_equal({n}, 1), {x}, {first});",
         ),
         *(_at_place(place) for place in PLACES[1:]),
         Cell("latest", {"latest": lambda b: b.sample}, _update_latest, lambda b: "{latest} = {x};"),
@@ -231,7 +231,7 @@ CELLS: Registry[Cell] = Registry(
             "nonzero",
             {"nonzero": lambda b: COUNT_MAX},
             _update_nonzero,
-            lambda b: "{nonzero} = ww_increment({nonzero}, {x} != 0);",
+            lambda b: "{nonzero} = ww_increment({nonzero}, ww_is_not_0({x}));",
         ),
         # Mean and sum of squared deviations (B. P. Welford, 1962; used by hara2026, section IV-A).
         Cell(

@@ -269,7 +269,7 @@ FIELDS: Registry[Field] = Registry(
             "port",
             65535,
             "of the end to which the flow's first packet went (with a directional key, the destination port)",
-            "(c->forward ? p->destination_port : p->source_port)",
+            "(__u32)ww_either(c->forward, p->destination_port, p->source_port)",
             lambda c: c.packet.destination_port if c.forward else c.packet.source_port,
         ),
         Field(
@@ -318,7 +318,7 @@ FIELDS: Registry[Field] = Registry(
             "flag",
             1,
             "1 for the first packet of its flow, and for every packet of one without a place in the table",
-            "(c->flow_packets == 1)",
+            "ww_equal(c->flow_packets, 1)",
             lambda c: int(c.flow_packets == 1),
         ),
         Field(

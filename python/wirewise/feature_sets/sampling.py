@@ -52,11 +52,13 @@ class Sampling:
 
     @property
     def conditions(self) -> tuple[tuple[Field, str], ...]:
-        """C: a field, and what must hold of it, besides what "iat", "own" and "gap" leave out."""
+        """A field, and C that is 1 if it holds of the field's value `{x}`, else 0, besides what "iat", "own" and
+        "gap" leave out.
+        """
         there = _THERE.get(self.kind)
-        wanted = "== 1" if self.direction == "forward" else "== 0"
+        wanted = "{x}" if self.direction == "forward" else "1 ^ {x}"
         return (
-            *(((FIELDS[there], "!= 0"),) if there else ()),
+            *(((FIELDS[there], "ww_is_not_0({x})"),) if there else ()),
             *(((FIELDS["direction"], wanted),) if self.direction else ()),
         )
 

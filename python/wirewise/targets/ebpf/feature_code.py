@@ -249,11 +249,11 @@ class Table:
         return f"sample[{self.samples.index(field)}]" if field in self.samples else field.c
 
     def takes(self, sampling: Sampling) -> str:
-        """C condition: the packet is a sample; "" where each is."""
-        kinds = {"iat": ["c->packets > 1"], "gap": ["c->is_gap"], "own": ["c->is_own"]}
+        """C that is 1 if the packet is a sample, else 0; "" where each is."""
+        kinds = {"iat": ["ww_is_not_0(c->packets - 1)"], "gap": ["c->is_gap"], "own": ["c->is_own"]}
         conditions = kinds.get(sampling.kind, [])
-        conditions += [f"{self.sample(field)} {holds}" for field, holds in sampling.conditions]
-        # Without a branch, which the verifier would follow both ways.
+        conditions += [holds.format(x=self.sample(field)) for field, holds in sampling.conditions]
+        # Without a branch: a register that is tested twice would keep the verifier's paths apart in between.
         return " & ".join(f"({each})" if len(conditions) > 1 else each for each in conditions)
 
     @property
@@ -522,7 +522,7 @@ def _accumulate(table: Table) -> list[str]:
             f"\tif ({table.sample(FIELDS['new_flow'])}) {{",
             "\t\t__u64 passed = ww_elapsed(c->now_ns, s->flow_seen_ns);",
             "",
-            "\t\tc->is_gap = s->flow_seen_ns != 0;",
+            "\t\tc->is_gap = ww_is_not_0(s->flow_seen_ns);",
             "\t\tc->gap_us = ww_microseconds(passed);",
             "\t\ts->flow_seen_ns += passed;",
             "\t}",
