@@ -22,7 +22,8 @@ from wirewise.evaluate import matrix, out_of_fold, train
 from wirewise.evaluate.lesson import Recipe
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.operating_point import COMPARED, LateMargin, OperatingPoint
-from wirewise.evaluate.phases import EVERY, ROWS, Late, Phase, Phases, packets_feature
+from wirewise.evaluate.per_flow import usual
+from wirewise.evaluate.phases import EVERY, ROWS, Late, Phase, Phases, packets_feature, start_of
 from wirewise.feature_sets import Feature
 from wirewise.formats.bundle import Bundle
 from wirewise.importers import import_model
@@ -279,9 +280,39 @@ def test_what_cannot_have_a_late_model(table: Table, given: dict[str, Any], rule
         train(table, folds=0, **asked)
 
 
-def test_it_starts_late() -> None:
-    with pytest.raises(InputError, match="must start at packet 2"):
-        Late(1)
+@pytest.mark.parametrize("start", [-1, 0, 1, 2**32, 10**30])
+def test_it_starts_late(start: int) -> None:
+    with pytest.raises(InputError, match="must start at packet 2 to 4,294,967,295"):
+        Late(start)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        {},
+        {"late": None},
+        {"late": "30"},
+        {"late": {"start": "30"}},
+        {"late": {"start": True}},
+        {"late": {"start": -1}},
+        {"late": [30]},
+    ],
+)
+def test_a_record_may_say_anything(said: dict[str, Any] | None) -> None:
+    assert start_of(said) is None and start_of({"late": {"start": 30}}) == 30
+
+
+@pytest.mark.parametrize(("late", "packets"), [(None, (5,)), (3, (3, 5)), (5, (5,)), (30, (5, 30))])
+def test_flows_are_judged_there_too(late: int | None, packets: tuple[int, ...]) -> None:
+    assert usual(late).packets == packets
+
+
+def test_margins_where_no_flow_lasts(table: Table) -> None:
+    short = table.frame.filter(pl.col("packets") < START)
+    said, truth = np.zeros((len(short), 2)), (short["label"] != "benign").cast(pl.Int64).to_numpy()
+    found = out_of_fold.flows(short, truth, said, np.zeros(len(short), np.bool_))
+    assert (found["late 1"] == np.iinfo(np.int64).min).all() and (found["1"] == 0).all()
 
 
 def test_a_feature_counts_the_packets(table: Table) -> None:

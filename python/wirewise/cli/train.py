@@ -383,6 +383,8 @@ def print_split(training: Training, table: Table) -> None:
 
 def print_doubts(training: Training) -> None:
     """The other numbers of a report, and what makes it doubtful."""
+    from wirewise.evaluate.phases import start_of
+
     if crossed := training.folds:
         low, high = min(crossed.accuracy), max(crossed.accuracy)
         console.print(
@@ -390,7 +392,7 @@ def print_doubts(training: Training) -> None:
             f"{high:.4f} in {len(crossed.accuracy)} folds), macro F1 {crossed.report.macro_f1:.4f}"
         )
         if crossed.recall:
-            _print_dealings(crossed, (training.facts.get("late") or {}).get("start"))
+            _print_dealings(crossed, start_of(training.facts))
     if recorded := training.facts.get("out_of_fold"):
         _print_margins(recorded)
     if by_flow := training.by_flow:

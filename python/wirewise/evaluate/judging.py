@@ -21,6 +21,7 @@ from wirewise.evaluate.moments import At
 from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.operating_point import in_a_row
 from wirewise.evaluate.per_flow import usual
+from wirewise.evaluate.phases import start_of
 from wirewise.evaluate.subject import Chosen
 from wirewise.evaluate.verdict import Limits
 from wirewise.formats.bundle import Bundle
@@ -112,7 +113,7 @@ def judge(
     sure = of_classes(model, scores) if has_scores(model) else None
     judged, ordered = Judged.of(rest.frame, truth, verdicts, sure, classes)
     features = table.feature_set.feature_names
-    late = ((subject.training or {}).get("late") or {}).get("start")
+    late = start_of(subject.training)
     originals = len(table.originals.frame)
     fidelity = None
     if subject.imported:

@@ -32,7 +32,7 @@ FIFTH = At((5,))
 
 def usual(late: int | None) -> At:
     """When flows are judged by default. late : also at the first packet of a late model, see `phases`."""
-    return FIFTH if late is None else At((*FIFTH.packets, late))
+    return FIFTH if late is None else At(tuple(sorted({*FIFTH.packets, late})))
 
 
 NS_PER_MINUTE = 60_000_000_000

@@ -8,6 +8,7 @@ and has a margin of its own. A model that learned from first packets gains nothi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from wirewise.errors import InputError
 from wirewise.evaluate.out_of_fold import scores
 from wirewise.feature_sets import FeatureSet
+from wirewise.feature_sets.accumulators import COUNT_MAX
 
 START = 30
 """The packet of a flow from which on the second classifier usually decides."""
@@ -26,10 +28,14 @@ EVERY, ROWS = 10, 20
 _COUNT = "count"
 
 
+KEY = "late"
+"""In the facts of a training: what there is of `Late`."""
+
+
 @dataclass(frozen=True)
 class Late:
-    """The second classifier: trees, as of `train`. start : the first packet that it judges, 2 or more. Raises
-    InputError for less.
+    """The second classifier: trees, as of `train`. start : the first packet that it judges, from 2 on. Raises
+    InputError for another.
     """
 
     start: int = START
@@ -38,8 +44,17 @@ class Late:
     leaf: int | None = None
 
     def __post_init__(self) -> None:
-        if self.start < 2:
-            raise InputError(f"a late model from packet {self.start}", "must start at packet 2 or later")
+        if not 2 <= self.start <= COUNT_MAX:
+            raise InputError(
+                f"a late model from packet {self.start}", f"must start at packet 2 to {COUNT_MAX:,}"
+            )
+
+
+def start_of(training: Mapping[str, Any] | None) -> int | None:
+    """The packet from which on a late model judges, by the facts of a training; None without one."""
+    late = (training or {}).get(KEY)
+    start = late.get("start") if isinstance(late, dict) else None
+    return start if type(start) is int and 2 <= start <= COUNT_MAX else None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from wirewise.evaluate.lesson import Lesson, Recipe, class_weights
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.networks import HIDDEN, Progress, make_bnn, make_mlp, silent
 from wirewise.evaluate.per_flow import flow_verdicts, usual
+from wirewise.evaluate.phases import KEY as LATE
 from wirewise.evaluate.phases import Late, Phase, Phases, packets_feature
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import Split, split
@@ -316,7 +317,7 @@ def train(
         "packets": len(usable.frame),
         **({"dealings": _dealings(crossed, at)} if crossed and crossed.recall else {}),
         **margins(fitted, crossed, rows, classes),
-        **({"late": {"feature": phase.feature, **asdict(late)}} if late and phase else {}),
+        **({LATE: {"feature": phase.feature, **asdict(late)}} if late and phase else {}),
         **lesson.facts(),
         **lessons.facts(),
     }

@@ -52,8 +52,8 @@ class Sampling:
 
     @property
     def conditions(self) -> tuple[tuple[Field, str], ...]:
-        """A field, and C that is 1 if it holds of the field's value `{x}`, else 0, besides what "iat", "own" and
-        "gap" leave out.
+        """A field, and C that is 1 where its value `{x}` makes a packet a sample, else 0. What "iat", "own"
+        and "gap" leave out besides is not among them.
         """
         there = _THERE.get(self.kind)
         wanted = "{x}" if self.direction == "forward" else "1 ^ {x}"
