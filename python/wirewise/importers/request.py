@@ -69,7 +69,8 @@ class Request(ImportOptions):
 class Imported:
     """A model as integers, and where it came from.
 
-    classes: names, index = class id. node_ids: per tree and node, the library's own number of that node.
+    classes: names, index = class id. node_ids: per tree and node, the library's own number of that node, -1
+    for a node that it does not have.
     predict: the original's classes for int64 rows (n, n_features), fed the way its integer thresholds assume;
     it needs the library installed. feature_names: what the model was trained on, where the library kept it.
     network: what was quantised, if it is a neural network; it has no nodes. first: the estimator's own number
