@@ -104,7 +104,7 @@ def train(
     ] = None,
     late_depth: Annotated[int | None, typer.Option(help="Their largest depth. Default: 12.")] = None,
     late_leaf: Annotated[
-        int | None, typer.Option(help="Least rows of their leaves. Default: as of --leaf.")
+        int | None, typer.Option(help="Least rows of their leaves. Default: 1; for boosting 20.")
     ] = None,
     group: Annotated[
         str | None,

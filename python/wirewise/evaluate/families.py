@@ -35,8 +35,8 @@ class FlowVerdicts:
     capture, source, application, label : names, (F,); source "" where the table names none. truth : class
     numbers, (F,). at, ever : whether a class is the verdict on a flow at the moments at which it is judged,
     and on any of its packets, (F, C). by_packet : the same if it were judged at that packet, class
-    numbers (F,). late : as `ever`, of the packets from number `start` on that a late model judges (see
-    `phases`); None without one.
+    numbers (F,). late : as `ever`, of the packets that a late model judges (see `phases`); None without
+    one.
     """
 
     capture: NDArray[np.object_]

@@ -157,7 +157,7 @@ class TreeEnsemble:
             raise _no_room(by) from None
 
     def favour_from(self, feature: int, start: int, by: int) -> TreeEnsemble:
-        """As `favour`, for rows whose feature is `start` or more only: a tree more, of one test."""
+        """As `favour`, but only for rows whose feature is `start` or more: one tree more, of one test."""
         self.favour(0)  # says so, if it has no scores
         ahead = -by if self.n_outputs == 1 else by
         alone = self.n_outputs > 1 and all(tree.output is not None for tree in self.trees)
@@ -350,7 +350,7 @@ def _no_room(margin: int) -> InputError:
     return InputError(
         "model",
         f"its scores fill 32 bits and leave no room for a margin of {margin:,}",
-        "compile the estimator itself, as its import did not know of the margin",
+        "compile the estimator itself, because its import did not know of the margin",
     )
 
 
