@@ -148,9 +148,10 @@ def points(found: pl.DataFrame) -> list[Point]:
         lost = np.zeros(len(WISHES))
         for one in units:
             own = unit == one
+            mine, weighing = margin[own], weight[own]
             others = zip(*(part.without(one) for part in ordered), strict=True)
             for number, by in enumerate(others):
-                lost[number] += weight[own][_over(margin[own], by)].sum()
+                lost[number] += weighing[_over(mine, by)].sum()
         least = zip(*(part.least() for part in ordered), strict=True)
         for number, (wish, by) in enumerate(zip(WISHES, least, strict=True)):
             flagged = _over(caught, by)

@@ -241,15 +241,16 @@ def train(
     lesson, *later = [lesson_of(each) for each in recipes]
     done = 0
 
+    def make_late(late: Late) -> Any:
+        return make_estimator(estimator, trees=late.trees, depth=late.depth, leaf=late.leaf, seed=seed)
+
     def fit(on: NDArray[np.int64], teacher: Any = None) -> Any:
         nonlocal done
         fresh = make_estimator(estimator, **settings)  # type: ignore[arg-type]
         fitted = lesson.teach(fresh, on, teacher, lambda share: progress((done + share) / fits))
-        if late is not None and phase is not None:
-            own = {"trees": late.trees, "depth": late.depth, "leaf": late.leaf, "seed": seed}
-            second = later[0].teach(make_estimator(estimator, **own), on)  # type: ignore[arg-type]
-            index = table.feature_set.feature_names.index(phase.feature)
-            fitted = Phases(fitted, second, index, late.start, len(classes))
+        if late is not None:
+            second = later[0].teach(make_late(late), on)
+            fitted = Phases(fitted, second, packets_feature(table.feature_set), late.start, len(classes))
         done += 1
         progress(min(1.0, done / fits))
         return fitted
@@ -261,7 +262,7 @@ def train(
         raise InputError("a teacher", "has nothing to say to an autoencoder", "leave it out")
     make_estimator(estimator, **settings)  # type: ignore[arg-type] # wrong settings are said first
     if late is not None:
-        make_estimator(estimator, trees=late.trees, depth=late.depth, leaf=late.leaf, seed=seed)
+        make_late(late)
     parts = split(usable.frame, group, test_share=test_share, seed=seed)
     met = set(labels[parts.learn].tolist()) | set(lesson.beside[1].tolist() if lesson.beside else ())
     missing = sorted(set(range(len(classes))) - met)

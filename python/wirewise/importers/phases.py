@@ -46,7 +46,7 @@ def import_phases(estimator: Any, request: Request) -> Imported:
     )
     kinds = [type(part).__name__ for part in (estimator.first, estimator.late)]
     what = f"{kinds[0]}, from packet {start} on {kinds[1]}"
-    return imported_from(estimator, request.outer or estimator, built, names, [built.note], what)
+    return imported_from(estimator, request.outer, built, names, [built.note], what)
 
 
 def gated(tree: SourceTree, feature: int, start: int, *, late: bool | int) -> SourceTree:

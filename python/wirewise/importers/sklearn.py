@@ -63,7 +63,7 @@ def _import_trees(estimator: Any, trees: list[Any], request: Request, votes: Vot
     notes = [built.note] if built.note else []
     if votes == "majority" and len(trees) > 1:
         notes.append("majority votes were asked for: scikit-learn itself adds the trees' class fractions")
-    return _imported(estimator, request.outer, built, names, notes)
+    return imported_from(estimator, request.outer, built, names, notes)
 
 
 def import_gradient_boosting(estimator: Any, request: Request) -> Imported:
@@ -98,7 +98,7 @@ def import_gradient_boosting(estimator: Any, request: Request) -> Imported:
         base=base.tolist(),
         zero_is_class_1=len(base) == 1,  # it predicts class 1 for a score of exactly 0
     )
-    return _imported(estimator, request.outer, built, names, [built.note])
+    return imported_from(estimator, request.outer, built, names, [built.note])
 
 
 def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
@@ -116,7 +116,7 @@ def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
         n_classes=len(names),
         base=added.base,
     )
-    return _imported(estimator, request.outer, built, names, [built.note])
+    return imported_from(estimator, request.outer, built, names, [built.note])
 
 
 @dataclass(frozen=True)
@@ -221,22 +221,18 @@ def _hist_source(request: Request, nodes: Any, output: int | None) -> SourceTree
     )
 
 
-def _imported(estimator: Any, outer: Any, built: Any, names: list[str], notes: list[str]) -> Imported:
-    return imported_from(estimator, outer or estimator, built, names, notes, type(estimator).__name__)
-
-
 def imported_from(
-    estimator: Any, asked: Any, built: Built, names: list[str], notes: list[str], what: str
+    estimator: Any, outer: Any, built: Built, names: list[str], notes: list[str], what: str = ""
 ) -> Imported:
-    """What was built of an estimator. asked : whose `predict` its user calls. what : it, in words."""
+    """What was built of an estimator. outer : see `Request`. what : the estimator in words; "": its class."""
     trained_on = getattr(estimator, "feature_names_in_", None)
     version = library("sklearn").__version__
     return Imported(
         model=built.model,
         classes=names,
-        source=f"scikit-learn {version} {what}",
+        source=f"scikit-learn {version} {what or type(estimator).__name__}",
         notes=notes,
         node_ids=built.node_ids,
-        predict=predict_with(asked),
+        predict=predict_with(outer or estimator),
         feature_names=None if trained_on is None else list(map(str, trained_on)),
     )
