@@ -19,16 +19,17 @@ from typing import Any, get_type_hints
 import pytest
 import typer
 
-from tests.e2e.warm import Warm
 from tests.patience import PATIENCE_S
 from tests.unit.test_search import numbered_table
+from tests.warm import WARM
 from wirewise import agent
 from wirewise.cli import app
 from wirewise.cli.datasets import readers
 from wirewise.cli.outputs import OUTPUT_OR_FOLDER, output_names
 
+pytestmark = pytest.mark.xdist_group("outputs")
+
 WIREWISE = [sys.executable, "-m", "wirewise"]
-WARM = Warm()
 AGENT = str(agent.find())
 
 
@@ -200,12 +201,6 @@ def test_every_option_of_a_path_of_the_toolkit_is_an_input_or_marked() -> None:
                     assert name in marked, (command.name, name)
 
     check(app)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm() -> Iterator[None]:
-    with WARM:
-        yield
 
 
 def run(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import weakref
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -64,6 +65,15 @@ def ask_isolated(path: str, request: Request) -> Original:
     return replace(answer, probabilities=reader.predict)
 
 
+def start(program: str, end: int, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A Python that runs `program`, with file `end` open."""
+    quiet = None if os.environ.get("WIREWISE_DEBUG") else subprocess.DEVNULL
+    return subprocess.Popen(
+        [sys.executable, "-X", f"utf8={sys.flags.utf8_mode}", "-c", program],
+        stdin=subprocess.DEVNULL, stdout=quiet, stderr=quiet, pass_fds=[end], env=environment,
+    )  # fmt: skip
+
+
 class _Reader:
     """The process, until nobody can ask it anything any more."""
 
@@ -78,21 +88,10 @@ class _Reader:
         )
         self._connection, theirs = Pipe()
         threads = str(min(os.cpu_count() or 1, MOST_THREADS))
-        quiet = None if os.environ.get("WIREWISE_DEBUG") else subprocess.DEVNULL
+        environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, **os.environ}
         try:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-X",
-                    f"utf8={sys.flags.utf8_mode}",
-                    "-c",
-                    _MAIN.format(path=sys.path, end=theirs.fileno()),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=quiet,
-                stderr=quiet,
-                pass_fds=[theirs.fileno()],
-                env={"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, **os.environ},
+            self._process = start(
+                _MAIN.format(path=sys.path, end=theirs.fileno()), theirs.fileno(), environment
             )
         except OSError as error:
             self._connection.close()
