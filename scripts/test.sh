@@ -10,6 +10,8 @@ cd "$(dirname "$0")/.."
 # As many at a time as keep a processor busy that most of them leave idle, waiting for packets and processes.
 jobs=${1:-$(($(nproc) * 3 / 2 + 1))}
 export WIREWISE_SKIPPED=$PWD/build/skipped-tests
+# What the tests start are hundreds of Pythons: compiled once, whatever the caller's surroundings say.
+unset PYTHONDONTWRITEBYTECODE
 rust_output=build/rust-tests.log
 
 name_skipped() {

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -86,21 +85,18 @@ def test_names_and_counts_of_a_confusion_have_room(classes: int, most: int) -> N
         shown = [text for text in (*ticks, axes.xaxis.label, axes.yaxis.label, axes.title) if text.get_text()]
         # Slanted names lie in boxes that meet at their corners.
         upright = [text for text in shown if text.get_rotation() in (0, 90)]
-        boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in (*upright, *axes.texts)]
-        meeting = [
-            f"{said} on {other}"
-            for (said, one), (other, another) in combinations(boxes, 2)
-            if one.x0 < another.x1 - 1
-            and another.x0 < one.x1 - 1
-            and one.y0 < another.y1 - 1
-            and another.y0 < one.y1 - 1
-        ]
+        texts = [*upright, *axes.texts]
+        x0, y0, x1, y1 = np.array([text.get_window_extent(renderer).extents for text in texts]).T
+        across = (x0[:, None] < x1 - 1) & (x0 < x1[:, None] - 1)
+        down = (y0[:, None] < y1 - 1) & (y0 < y1[:, None] - 1)
+        pairs = np.argwhere(np.triu(across & down, 1))
+        meeting = [f"{texts[one].get_text()} on {texts[other].get_text()}" for one, other in pairs]
         assert not meeting
     confusion = figure.axes[0]
-    (x0, y0), (x1, y1) = confusion.transData.transform([(0, 0), (1, 1)])
+    (left, bottom), (right, top) = confusion.transData.transform([(0, 0), (1, 1)])
     for text in confusion.texts:
         box = text.get_window_extent(renderer)
-        assert box.width <= abs(x1 - x0) and box.height <= abs(y1 - y0), text.get_text()
+        assert box.width <= abs(right - left) and box.height <= abs(top - bottom), text.get_text()
     assert len([text for text in confusion.texts if text.get_text()]) == classes**2
 
 

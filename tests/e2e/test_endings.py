@@ -20,6 +20,8 @@ from tests.patience import PATIENCE_S
 from tests.unit.test_search import numbered_table
 from wirewise import agent
 
+pytestmark = pytest.mark.xdist_group("endings")
+
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 LIMIT_S = 10.0
 # Signals of `make test` arrive in the first seconds of a command's run, those of `make test-slow` also later.
