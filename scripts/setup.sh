@@ -144,9 +144,12 @@ fi
 
 pip() { PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m pip "$@" --quiet --disable-pip-version-check; }
 
-# The service, beside the agent that pip installs; most of what it is made of is built already.
+# The service is made of all that the agent is made of, and more.
+build_service=(
+    cargo rustc --locked --quiet --release -p wirewise-serve --bin wirewised-serve -- -C target-feature=+crt-static
+)
 install_service() {
-    quietly cargo rustc --locked --quiet --release -p wirewise-serve --bin wirewised-serve -- -C target-feature=+crt-static
+    quietly "${build_service[@]}"
     install target/release/wirewised-serve .venv/bin/
 }
 
@@ -163,17 +166,17 @@ current=$(cat "$stamp_python" 2>/dev/null || true)
 if [ "$current" != "$want_python" ] && [ "$current" != "dev ${want_python#* }" ]; then
     buildable_here
     say "installing Python packages ($level) and building wirewised"
-    # At the same time: one waits for the network and for files, the other for the processor. What pip builds
-    # then is built already.
+    # At the same time: one waits for the network and for files, the other for the processor. When pip builds the
+    # agent, only its last crate is left to compile.
     log=$(mktemp) wanted_python=$(mktemp)
-    cargo build --locked --quiet --release -p wirewised >"$log" 2>&1 &
+    "${build_service[@]}" >"$log" 2>&1 &
     build=$!
     trap 'kill "$build" 2>/dev/null || true; rm -f "$log" "$wanted_python"' EXIT
     .venv/bin/python scripts/requirements.py $extra >"$wanted_python"
     quietly pip install "maturin>=1.8,<2" --requirement "$wanted_python"
     if ! wait "$build"; then
         tail -n 40 "$log" >&2
-        code=1 fail "failed: cargo build --release -p wirewised"
+        code=1 fail "failed: cargo rustc --release -p wirewise-serve"
     fi
     trap - EXIT
     rm -f "$log" "$wanted_python"

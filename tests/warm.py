@@ -6,7 +6,7 @@
 `WARM.start` takes the place of `isolated.start`, whose processes read model files.
 
 A process imports the package and its libraries once, uses none of them, and forks for every request. That
-saves one to three seconds of imports for each: most of what a refusal, or the reading of a model, takes.
+saves one to three seconds of imports for each. A refusal, or reading a model, takes little else.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Warm:
                 env={**os.environ, "PYTHONPATH": paths}, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL,
             )  # fmt: skip
             other.close()
-            # At the end of this process, after what began later: it is asked how its last children ended.
+            # At exit, finalizers run last to first. Those of our children ask how they ended.
             weakref.finalize(self, _end, process, self._socket)
         return self._socket
 
