@@ -223,6 +223,12 @@ static __always_inline void WW_V(ww_find)(WW_FLOW *flow, const struct ww_packet 
 	hash = ww_hash(word, WW_KEY_WORDS);
 	flow->hash = hash;
 	flow->bucket = (WW_TABLE_SHARED ? 0 : cpu * (mask + 1)) + (hash >> 2 & mask);
+#if WW_TABLE_FLOWS
+	/* Of a number that moves a pointer, the verifier compares all that it was computed from: it would follow each protocol and each way to have
+	 * no ports by itself until here. What is read from memory it takes for unknown. */
+	*(volatile __u32 *)key_scratch = hash;
+	hash = *(volatile __u32 *)key_scratch;
+#endif
 	flow->way = hash & (WW_WAYS - 1);
 	/* A copy: if the address of *flow were taken, all of it would live on the stack. */
 	index = flow->bucket;
