@@ -63,6 +63,12 @@ def until(what: str, holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def events_in(file: Path) -> list[dict[str, Any]]:
+    """Those of a file that a service writes, if there is one. Its last line may not be whole yet."""
+    text = file.read_text() if file.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
 @dataclass
 class Lab:
     made: Wire

@@ -25,6 +25,7 @@ from tests.e2e.serving import (
     Lab,
     Local,
     asked,
+    events_in,
     free_port,
     token,
     until,
@@ -359,8 +360,8 @@ def test_events_are_written_each_once(lab: Lab) -> None:
 
     def packets(*files: Path) -> list[int]:
         """Of this lab's interface; others' may be attached. Sorted, as each CPU has a ring of events."""
-        lines = [json.loads(line) for each in files for line in each.read_text().splitlines()]
-        return sorted(it["wirewise"]["packets"] for it in lines if it["in_iface"] == lab.made.receiver)
+        events = [event for each in files for event in events_in(each)]
+        return sorted(it["wirewise"]["packets"] for it in events if it["in_iface"] == lab.made.receiver)
 
     lab.send(20)
     until("they are written", lambda: packets(file) == list(range(11, 21)))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from tests.e2e import needs
 from tests.e2e.sending import send_all
-from tests.e2e.serving import PATIENCE_S, SERVE, Lab, until
+from tests.e2e.serving import PATIENCE_S, SERVE, Lab, events_in, until
 from tests.e2e.test_cpus import A, B, udp
 from wirewise.datasets.captures import CapturedPacket, read_capture
 from wirewise.demo.network import inside_namespace
@@ -72,8 +71,7 @@ def sends_one(interface: str, frame: bytes) -> None:
 
 def linked(lab: Lab) -> list[Path]:
     """The captures that alerts name, in their order."""
-    file = lab.folder / "eve.json"
-    events = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    events = events_in(lab.folder / "eve.json")
     assert all(event["event_type"] == "alert" for event in events if "evidence" in event)
     return [Path(event["evidence"]["file"]) for event in events if "evidence" in event]
 
@@ -146,9 +144,9 @@ def test_an_end_completes_what_is_at_work_and_events_are_told_once(lab: Lab) -> 
     # A new service finds the event again, and knows it though the file has it with its capture.
     start(lab, each="1s")
     send(lab, [numbered(50)])
-    until("the next alert is there", lambda: len((lab.folder / "eve.json").read_text().splitlines()) >= 2)
-    lines = (lab.folder / "eve.json").read_text().splitlines()
-    assert [json.loads(line)["wirewise"]["packets"] for line in lines] == [BORDER + 1, BORDER + 2]
+    until("the next alert is there", lambda: len(events_in(lab.folder / "eve.json")) >= 2)
+    events = events_in(lab.folder / "eve.json")
+    assert [event["wirewise"]["packets"] for event in events] == [BORDER + 1, BORDER + 2]
     assert health(lab)["bytes"] == 4096, "what the last one wrote counts"
 
 

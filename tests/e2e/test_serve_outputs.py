@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e import collectors, needs
 from tests.e2e.collectors import Collector, counted, ip, journal, lines, syslog, unix, web
-from tests.e2e.serving import PATIENCE_S, SERVE, Lab, free_port, until
+from tests.e2e.serving import PATIENCE_S, SERVE, Lab, events_in, free_port, until
 from tests.e2e.test_cpus import A
 from wirewise import agent
 
@@ -56,7 +56,7 @@ def in_syslog(collector: Collector) -> list[dict[str, Any]]:
 
 
 def in_file(lab: Lab) -> list[int]:
-    return own(lab, [json.loads(line) for line in (lab.folder / "eve.json").read_text().splitlines()])
+    return own(lab, events_in(lab.folder / "eve.json"))
 
 
 def of_output(lab: Lab, kind: str) -> dict[str, Any]:
@@ -262,9 +262,8 @@ def test_a_ban_is_an_event_of_its_own_type(lab: Lab) -> None:
     lab.start()
     until("it is kept", lab.kept)
     lab.send(15)
-    until("it is written", lambda: "attack" in (lab.folder / "eve.json").read_text())
-    (line,) = (lab.folder / "eve.json").read_text().splitlines()
-    told = json.loads(line)
+    until("it is written", lambda: events_in(lab.folder / "eve.json") != [])
+    (told,) = events_in(lab.folder / "eve.json")
     assert (told["event_type"], told["wirewise"]["outcome"]) == ("ban", "ban")
     assert told["alert"]["action"] == "blocked"
     until_time = told["ban"].pop("until")

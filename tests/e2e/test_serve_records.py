@@ -11,7 +11,7 @@ import polars as pl
 
 from tests.e2e import needs
 from tests.e2e.collectors import unix
-from tests.e2e.serving import PATIENCE_S, Lab, Local, asked, until
+from tests.e2e.serving import PATIENCE_S, Lab, Local, asked, events_in, until
 from tests.e2e.test_serve_agreement import without_times
 from tests.e2e.test_serve_ipfix import IPV4, send, talk
 from tests.e2e.test_serve_outputs import DATAGRAM, in_file
@@ -25,10 +25,9 @@ pytestmark = needs.marks()
 
 def records(lab: Lab, kind: str) -> list[dict[str, Any]]:
     """Those that name this lab's interface, or none."""
-    lines = map(json.loads, (lab.folder / "eve.json").read_text().splitlines())
     return [
         it
-        for it in lines
+        for it in events_in(lab.folder / "eve.json")
         if it["event_type"] == kind and it.get("in_iface", lab.made.receiver) == lab.made.receiver
     ]
 
