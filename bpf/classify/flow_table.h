@@ -224,8 +224,8 @@ static __always_inline void WW_V(ww_find)(WW_FLOW *flow, const struct ww_packet 
 	flow->hash = hash;
 	flow->bucket = (WW_TABLE_SHARED ? 0 : cpu * (mask + 1)) + (hash >> 2 & mask);
 #if WW_TABLE_FLOWS
-	/* Of a number that moves a pointer, the verifier compares all that it was computed from: it would follow each protocol and each way to have
-	 * no ports by itself until here. What is read from memory it takes for unknown. */
+	/* Where a number moves a pointer, the verifier compares everything it was computed from, and would follow each protocol to this place by
+	 * itself. What is read from memory is unknown to it. */
 	*(volatile __u32 *)key_scratch = hash;
 	hash = *(volatile __u32 *)key_scratch;
 #endif

@@ -51,7 +51,7 @@ def without_times(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def assert_same(said: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
-    """Of two programs' events. Each program works out when the data path's clock began, on a busy machine
+    """Two programs say the same of events. Each works out when the data path's clock began, on a busy machine
     less exactly.
     """
 
