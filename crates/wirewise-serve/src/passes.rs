@@ -149,7 +149,7 @@ impl Times {
             key: layout.map_or("", |layout| ends_of_key(&layout.key)),
             has_vlans: layout.is_some_and(|layout| layout.has_vlans()),
             scores: attachment.scores()?,
-            epoch_ns: since_1970().as_nanos() as u64 - kernel::monotonic_ns(),
+            epoch_ns: kernel::monotonic_epoch_ns(),
         };
         let idle = Idle::Since(span.from_ns.saturating_sub(idle_ns));
         attachment.flows(&Wanted { idle, ..Wanted::default() })?.each(|found| {

@@ -220,6 +220,18 @@ pub fn monotonic_ns() -> u64 {
     outside_namespace(clock_ns(libc::CLOCK_MONOTONIC), offsets().monotonic_ns)
 }
 
+/// When `monotonic_ns` was 0, in nanoseconds since 1970. Until the wall clock is set, all programs get the same number: a tick sets both
+/// coarse clocks at once, so between two ticks they are exactly as far apart as the clocks themselves.
+pub fn monotonic_epoch_ns() -> u64 {
+    loop {
+        let before = clock_ns(libc::CLOCK_MONOTONIC_COARSE);
+        let wall = clock_ns(libc::CLOCK_REALTIME_COARSE);
+        if clock_ns(libc::CLOCK_MONOTONIC_COARSE) == before {
+            return wall.saturating_sub(outside_namespace(before, offsets().monotonic_ns));
+        }
+    }
+}
+
 /// The time between two ticks, which is how exact the data path's clock is at worst.
 pub fn tick_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -278,7 +290,7 @@ pub fn thread_cpu_ns() -> u64 {
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a timespec the call fills; both clocks exist on every Linux.
+    // SAFETY: `now` is a timespec the call fills; the clocks asked for exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -316,6 +328,18 @@ mod tests {
         assert_eq!(outside_namespace(1, offsets.boottime_ns), 863_999_500_000_001);
         assert_eq!(outside_namespace(86_400_000_000_006, offsets.monotonic_ns), 1);
         assert_eq!(parse_offsets(""), Offsets::default());
+    }
+
+    #[test]
+    fn every_reading_of_the_epoch_is_the_same_and_true() {
+        let epoch_ns = monotonic_epoch_ns();
+        let wall_ns = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let (before, monotonic, after) = (wall_ns(), monotonic_ns(), wall_ns());
+        assert!((before..=after).contains(&(epoch_ns + monotonic)));
+        let last = monotonic_ns() + 3 * tick_ns();
+        while monotonic_ns() < last {
+            assert_eq!(monotonic_epoch_ns(), epoch_ns);
+        }
     }
 
     #[test]

@@ -323,7 +323,7 @@ impl Events {
             listeners.iter_mut().try_for_each(|listener| listener.missed(missed))?;
         }
         // Each time anew: the wall clock may be set meanwhile.
-        let epoch = monotonic_epoch();
+        let epoch = UNIX_EPOCH + Duration::from_nanos(kernel::monotonic_epoch_ns());
         let policy = match events.is_empty() {
             true => abi::Element::zeroed(),
             false => policy_maps::element_of(&self.policy.0, self.policy.1.as_ref())?,
@@ -467,11 +467,6 @@ fn key(event: &abi::Event) -> FlowKey {
         vlans: key.vlans,
     });
     FlowKey { teid, ..short }
-}
-
-/// When CLOCK_MONOTONIC, which events carry, was zero.
-fn monotonic_epoch() -> SystemTime {
-    SystemTime::now().checked_sub(Duration::from_nanos(kernel::monotonic_ns())).unwrap_or(UNIX_EPOCH)
 }
 
 #[cfg(test)]

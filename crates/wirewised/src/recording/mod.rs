@@ -7,7 +7,6 @@ mod parts;
 mod rings;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use live::Live;
 pub use parts::{Limits, Parts};
@@ -34,7 +33,6 @@ pub struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     pub fn new(rings: Rings, shape: Arc<Shape>, parts: Parts, labeller: Labeller<'a>) -> Self {
-        let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
         Self {
             rings,
             rows: FeatureRows::new(Arc::clone(&shape)),
@@ -42,7 +40,7 @@ impl<'a> Recorder<'a> {
             shape,
             parts,
             labeller,
-            epoch_ns: wall_ns.saturating_sub(kernel::monotonic_ns()),
+            epoch_ns: kernel::monotonic_epoch_ns(),
         }
     }
 
