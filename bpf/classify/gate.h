@@ -204,31 +204,29 @@ static __always_inline int ww_outlived(const struct ww_slot *slot)
 }
 
 /* Whether a selector of the policy's trigger names a packet. header: protocol | TCP flags << 8 | whether the packet begins with its transport
- * header << 16; ports: source << 16 | destination. */
+ * header << 16; ports: source << 16 | destination. Without branches, whose paths the verifier would follow through all selectors. */
 __noinline int ww_selected(__u32 header, __u32 ports)
 {
-	__u32 protocol = header & 0xff, flags = header >> 8 & 0xff, whole = header >> 16;
-	int has_ports = whole && (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP);
-	int has_flags = whole && protocol == IPPROTO_TCP;
+	__u32 protocol = header & 0xff, flags = header >> 8 & 0xff, whole = header >> 16 & 1;
+	__u32 is_tcp = whole & ww_equal(protocol, IPPROTO_TCP);
+	__u32 has_ports = is_tcp | (whole & ww_equal(protocol, IPPROTO_UDP)), is_selected = 0;
 
 #pragma unroll
 	for (int i = 0; i < WW_SELECTORS; i++) {
 		const struct ww_selector *selector = &ww_policy.selector[i];
-		__u32 asks = selector->asks, port = selector->port;
-		int is_source = asks & WW_SELECT_SOURCE_PORT && port == ports >> 16;
-		int is_destination = asks & WW_SELECT_DESTINATION_PORT && port == (ports & 0xffff);
+		__u32 asks = selector->asks, port = selector->port, of_ports, has;
 
-		if (!asks || (asks & WW_SELECT_PROTOCOL && selector->protocol != protocol))
-			continue;
-		if (asks & (WW_SELECT_SOURCE_PORT | WW_SELECT_DESTINATION_PORT) &&
-		    !(has_ports && (is_source || is_destination)))
-			continue;
-		if (asks & WW_SELECT_TCP_FLAGS &&
-		    !(has_flags && (flags & selector->flags_mask) == selector->flags))
-			continue;
-		return 1;
+		has = WW_SELECT_PROTOCOL * ww_equal(selector->protocol, protocol) |
+		      WW_SELECT_SOURCE_PORT * (has_ports & ww_equal(port, ports >> 16)) |
+		      WW_SELECT_DESTINATION_PORT * (has_ports & ww_equal(port, ports & 0xffff)) |
+		      WW_SELECT_TCP_FLAGS *
+			      (is_tcp & ww_equal(flags & selector->flags_mask, selector->flags));
+		/* Of both ports, one is enough. */
+		of_ports = asks & (WW_SELECT_SOURCE_PORT | WW_SELECT_DESTINATION_PORT);
+		has |= of_ports * ww_is_not_0(has & of_ports);
+		is_selected |= ww_is_not_0(asks) & ww_equal(asks & ~has, 0);
 	}
-	return 0;
+	return is_selected;
 }
 
 /* Asks before the flow is looked up, so that the packet's headers need no stack from there to the trigger. */

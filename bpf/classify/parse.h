@@ -101,12 +101,16 @@ static __always_inline int ww_parse_ipv4(WW_HOOK_CTX *ctx, struct ww_cursor *cur
 }
 
 /* The payload length that a hop-by-hop header gives (RFC 2675); 0 if it has no such option, or that says what a 16-bit length can say. offset: of the
- * header in the frame. */
-static __always_inline __u32 ww_jumbo_payload(void *data, void *end, __u32 offset)
+ * header in the frame. A global function, as the next. */
+__noinline __u32 ww_jumbo_payload(WW_HOOK_ARG *ctx, __u32 offset)
 {
-	__u8 *option = data + offset;
+	void *data = ww_data(ctx), *end = ww_data_end(ctx);
+	__u8 *option;
 	__u32 behind, payload;
 
+	if (offset > 0x7fff)
+		return 0;
+	option = data + offset;
 	if ((void *)(option + 8) > end)
 		return 0;
 	behind = offset + (option[1] + 1) * 8;
@@ -134,51 +138,67 @@ static __always_inline __u32 ww_jumbo_payload(void *data, void *end, __u32 offse
 #define WW_BEHIND_LENGTH(behind) ((behind) >> 32)      /* what the packet has left there */
 #define WW_STOP(status) ((__u64)(status) << 28)
 
+/* Reads one IPv6 extension header. offset: of it in the frame; protocol: what it is; limit: where the packet ends. Returns WW_STOP or, as
+ * ww_skip_extensions, what is behind it; without a length. A global function: verified once, not once for each place in a chain. */
+__noinline __u64 ww_skip_extension(WW_HOOK_ARG *ctx, __u32 offset, __u32 protocol, __u32 limit)
+{
+	void *data = ww_data(ctx), *end = ww_data_end(ctx);
+	__u64 fragment = 0;
+	__u8 *extension;
+	__u32 size;
+
+	/* A bound for the verifier; no frame reaches it. */
+	if (offset > 0x7fff)
+		return WW_STOP(WW_MALFORMED_IP);
+	extension = data + offset;
+	if (ww_unlikely((void *)(extension + 8) > end || offset + 8 > limit))
+		return WW_STOP(WW_MALFORMED_IP);
+	size = (extension[1] + 1) * 8;
+	if (protocol == IPPROTO_AH) {
+		size = (extension[1] + 2) * 4;
+	} else if (protocol == IPPROTO_FRAGMENT) {
+		size = 8;
+		fragment = bpf_ntohs(*(__be16 *)(extension + 2)) >> 3 ? 3 << 24 : 2 << 24;
+	}
+	if (ww_unlikely((void *)extension + size > end || offset + size > limit))
+		return WW_STOP(WW_MALFORMED_IP);
+	return fragment | (__u32)extension[0] << 16 | (offset + size);
+}
+
 /* Walks a chain of IPv6 extension headers, and finds the payload's length where its own field is 0: an option gives that, or the frame, as newer kernels
  * leave the option out of what they merge. offset: behind the fixed header, from the start of the frame; protocol: of what is there; payload: as the field
  * has it; tunnelled: then 0 is 0. A global function: verified once, and out of the way of packets that have none. */
 __noinline __u64 ww_skip_extensions(WW_HOOK_ARG *ctx, __u32 offset, __u32 protocol, __u32 payload,
 				    __u32 tunnelled)
 {
-	void *data = ww_data(ctx), *end = ww_data_end(ctx);
 	__u64 fragment = 0;
 	__u32 limit;
 
-	/* A bound for the verifier, as below. */
+	/* A bound for the verifier, as above. */
 	if (offset > 0x7fff)
 		return WW_STOP(WW_MALFORMED_IP);
 	if (!payload && !tunnelled) {
 		if (protocol == IPPROTO_HOPOPTS)
-			payload = ww_jumbo_payload(data, end, offset);
+			payload = ww_jumbo_payload(ctx, offset);
+		ww_hide(payload);
 		if (!payload)
 			payload = ww_long_rest(ctx, offset);
 		payload = ww_min(payload, WW_MAX_LENGTH - sizeof(struct ipv6hdr));
 	}
 	limit = offset + payload;
 	for (int i = 0; ww_is_extension(protocol); i++) {
-		__u8 *extension;
-		__u32 size;
+		__u64 behind;
 
 		if (i == WW_MAX_EXTENSIONS)
 			return WW_STOP(WW_TOO_MANY_EXTENSIONS);
-		/* A bound for the verifier; no frame reaches it. */
-		if (offset > 0x7fff)
-			return WW_STOP(WW_MALFORMED_IP);
-		extension = data + offset;
-		if (ww_unlikely((void *)(extension + 8) > end || offset + 8 > limit))
-			return WW_STOP(WW_MALFORMED_IP);
-		size = (extension[1] + 1) * 8;
-		if (protocol == IPPROTO_AH) {
-			size = (extension[1] + 2) * 4;
-		} else if (protocol == IPPROTO_FRAGMENT) {
-			size = 8;
-			fragment = bpf_ntohs(*(__be16 *)(extension + 2)) >> 3 ? 3 << 24 : 2 << 24;
-		}
-		protocol = extension[0];
-		if (ww_unlikely((void *)extension + size > end || offset + size > limit))
-			return WW_STOP(WW_MALFORMED_IP);
-		offset += size;
-		if (fragment == 3 << 24)
+		behind = ww_skip_extension(ctx, offset, protocol, limit);
+		ww_hide(behind);
+		if (WW_BEHIND_STATUS(behind))
+			return behind;
+		offset = WW_BEHIND_OFFSET(behind);
+		protocol = WW_BEHIND_PROTOCOL(behind);
+		fragment |= behind & 3 << 24;
+		if (WW_BEHIND_LATER(behind))
 			break;
 	}
 	return (__u64)(limit - offset) << 32 | fragment | protocol << 16 | offset;

@@ -195,7 +195,7 @@ def _confined(folder: Path, data_path: Path) -> list[str]:
 
 
 _BESIDE_PARSING = (
-    "ww_find_network", "ww_skip_pppoe", "ww_skip_extensions", "ww_read_payload", "ww_shadow_time",
+    "ww_find_network", "ww_skip_pppoe", "ww_read_payload", "ww_shadow_time",
     "ww_shadow_answer", "ww_allowed_prefix4", "ww_allowed_prefix6", "ww_allowed_port", "ww_essential",
 )  # fmt: skip
 
@@ -203,10 +203,11 @@ _BESIDE_PARSING = (
 def _stack(warnings: str) -> int:
     """Bytes of the deepest nest of calls: ww_main, a function of the packet's path and the largest of the
     others, each rounded up as the kernel does; or what finds a place in a shared table, which calls the
-    search, and for an aggregate is called itself; or what looks for a socket, which calls the walk over IPv6
-    extensions; or what reads a question, which calls what folds its name; or a bank of networks, which calls
-    their layers; or the deny list, or what chooses events, which the agent may link. It may link the actor
-    too, which IPv4 calls where it is, and IPv6 when the rest of its path has returned.
+    search, and for an aggregate is called itself; or the walk over IPv6 extensions, which calls what reads
+    one, and is called by what looks for a socket; or what reads a question, which calls what folds its name;
+    or a bank of networks, which calls their layers; or the deny list, or what chooses events, which the agent
+    may link. It may link the actor too, which IPv4 calls where it is, and IPv6 when the rest of its path has
+    returned.
 
     What parses at MAXIMUM_SPLIT calls only what the lists need beside it.
 
@@ -225,7 +226,10 @@ def _stack(warnings: str) -> int:
             *((f"_{identifier(by)}", ("ww_aggregate", "ww_obtain", "ww_search")) for by in AGGREGATES),
         )
     ]
-    sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)
+    extensions = frames.get("ww_skip_extensions", _FRAME_UNIT) + max(
+        frames.get(name, _FRAME_UNIT) for name in ("ww_skip_extension", "ww_jumbo_payload")
+    )
+    sockets = frames.get("ww_established", _FRAME_UNIT) + extensions
     questions = frames.get("ww_read_question", _FRAME_UNIT) + frames.get("ww_fold_name", _FRAME_UNIT)
     layers = [size for name, size in frames.items() if name.startswith("ww_bank_")]
     telling = max(frames.get(f"ww_send_event{version}", _FRAME_UNIT) for version in (4, 6)) + TELL_STACK
