@@ -221,7 +221,7 @@ __noinline int ww_selected(__u32 header, __u32 ports)
 		      WW_SELECT_DESTINATION_PORT * (has_ports & ww_equal(port, ports & 0xffff)) |
 		      WW_SELECT_TCP_FLAGS *
 			      (is_tcp & ww_equal(flags & selector->flags_mask, selector->flags));
-		/* Of both ports, one is enough. */
+		/* One of both ports is enough. */
 		of_ports = asks & (WW_SELECT_SOURCE_PORT | WW_SELECT_DESTINATION_PORT);
 		has |= of_ports * ww_is_not_0(has & of_ports);
 		is_selected |= ww_is_not_0(asks) & ww_equal(asks & ~has, 0);
