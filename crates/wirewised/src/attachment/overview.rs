@@ -17,8 +17,8 @@ pub struct Overview {
     /// In other network namespaces, though the interface asked for has the same name.
     namesakes: Vec<String>,
     pub unpinned: Vec<Unpinned>,
-    /// Those whose packets are carried by a process that does not answer, and what to say of it.
-    silent: Vec<String>,
+    /// Those whose packets a process should carry and does not, and what to say of it.
+    uncarried: Vec<String>,
     /// Else there are no pins to be seen, whatever is attached.
     pub bpf_file_system: bool,
 }
@@ -46,7 +46,7 @@ impl Overview {
             unreadable,
             namesakes,
             unpinned,
-            silent: Vec::new(),
+            uncarried: Vec::new(),
             bpf_file_system,
         })
     }
@@ -57,9 +57,9 @@ impl Overview {
         for attachment in &self.attachments {
             match attachment.status() {
                 Ok(status) => {
-                    let silent =
-                        status.carrier.as_ref().filter(|_| status.attached).and_then(Carrier::silence);
-                    self.silent.extend(silent.map(|silence| format!("{}: {silence}", status.interface)));
+                    let failing =
+                        status.carrier.as_ref().filter(|_| status.attached).and_then(Carrier::failing);
+                    self.uncarried.extend(failing.map(|failing| format!("{}: {failing}", status.interface)));
                     all.push(status);
                 }
                 Err(why) => self.unreadable.push(Unreadable::new(&attachment.directory, why)),
@@ -80,8 +80,8 @@ impl Overview {
                 gone.interface
             )));
         }
-        if let Some(silent) = self.silent.first() {
-            return Err(Error::not_attached(silent));
+        if let Some(uncarried) = self.uncarried.first() {
+            return Err(Error::not_attached(uncarried));
         }
         if !self.attachments.is_empty() {
             return Ok(());

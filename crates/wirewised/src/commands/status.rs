@@ -18,7 +18,7 @@ Examples:
   wirewised status --interface eth0           one interface; several: eth0,eth1 or eth*
   wirewised status --check --interface eth0   and the exit code says whether it is attached
   wirewised status --json | jq '.attachments[].mode'
-Exit codes with --check: 0 attached; 5 not attached, no longer attached, or carried by a process that does not answer; 6 cannot be known from here; 7 cannot be read.";
+Exit codes with --check: 0 attached; 5 not attached, no longer attached, or its packets are to be carried by a process that does not answer or has not yet begun; 6 cannot be known from here; 7 cannot be read.";
 
 /// Show what is attached: plane asked for and obtained, mode, bundle, policy, memory, program numbers.
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
 
-    /// For health checks: end with exit code 5 unless something is attached and nothing is gone or silent, with 6 if that cannot be known, with 7 if
+    /// For health checks: end with exit code 5 unless something is attached and nothing is gone, silent or only begins, with 6 if that cannot be known, with 7 if
     /// something attached cannot be read
     #[arg(long)]
     check: bool,

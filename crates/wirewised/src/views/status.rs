@@ -9,6 +9,7 @@ use crate::attachment::unpinned::Unpinned;
 use crate::bundle::signature;
 use crate::interface::offloads::Merging;
 use crate::plane::Plane;
+use crate::plane::note::Carrier;
 use crate::reading::status::{Previous, Status};
 use crate::text::units::{format_bytes, thousands};
 use crate::views::terminal;
@@ -79,8 +80,14 @@ pub fn print(status: &Status) {
         let mut all = LaneCounts::default();
         carrier.lanes.iter().for_each(|lane| all.add(lane));
         let to = carrier.to.as_ref().map_or(String::new(), |to| format!(", between it and {to}"));
-        let silent = if carrier.answers { "" } else { ", which does not answer" };
-        row("carried by", &format!("process {}{silent}, {}{to}", carrier.process, carrier.obtained));
+        let how = match carrier {
+            Carrier { answers: false, .. } => ", which does not answer",
+            Carrier { has_begun: false, .. } => ", which has not yet begun",
+            _ => "",
+        };
+        // It is said when the lanes are open.
+        let obtained = if carrier.obtained.is_empty() { "" } else { &format!(", {}", carrier.obtained) };
+        row("carried by", &format!("process {}{how}{obtained}{to}", carrier.process));
         let mut packets =
             format!("{} received, {} lost to full queues", thousands(all.received), thousands(all.lost));
         if carrier.to.is_some() {

@@ -49,6 +49,13 @@ fn too_little_locked_memory_is_named() {
     let words = limited(64 << 10);
     lab.run_by(&words.each_ref().map(String::as_str));
     refused(&lab, "af-xdp", "", &["ww0", "cannot share memory", "ulimit -l", "CAP_IPC_LOCK", "8 MiB"]);
+    // Nor is it ever taken for attached meanwhile.
+    let mut agent = lab.foreground("--plane af-xdp");
+    while agent.0.try_wait().unwrap().is_none() {
+        assert!(!lab.run("status --check").status.success());
+    }
+    assert!(!agent.0.wait().unwrap().success());
+    lab.assert_untouched();
     // That much is enough.
     let words = limited(8 << 20);
     lab.run_by(&words.each_ref().map(String::as_str));

@@ -76,6 +76,8 @@ pub struct Carrier {
     pub is_alive: bool,
     /// False: it has ended, is stopped, or is stuck.
     pub answers: bool,
+    /// False: it makes ready to carry packets, which may yet fail, and has carried none.
+    pub has_begun: bool,
     /// The second interface, to which what passes is sent on.
     pub to: Option<String>,
     pub obtained: String,
@@ -84,9 +86,12 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// What there is to say if it does not answer.
-    pub fn silence(&self) -> Option<String> {
-        (!self.answers).then(|| silence(self.process, self.is_alive))
+    /// Why nobody carries packets, as far as can be told from here.
+    pub fn failing(&self) -> Option<String> {
+        if !self.answers {
+            return Some(silence(self.process, self.is_alive));
+        }
+        (!self.has_begun).then(|| format!("process {} has not yet begun to carry the packets", self.process))
     }
 }
 
@@ -201,6 +206,7 @@ impl Note {
         Carrier {
             is_alive: self.is_alive(),
             answers: self.answers(),
+            has_begun: self.running() != 0,
             process: self.process(),
             to: text(&words.to),
             obtained: read_text(&words.obtained),
