@@ -193,7 +193,7 @@ struct ww_config {
 #define WW_DENY_NETWORK6 40
 #define WW_DENY_BITS6 23
 #define WW_DENY_WORDS6 131072
-#define WW_DENY_FACTOR 0x9e3779b1 /* of the hash: the first bits of a 32-bit product */
+#define WW_NETWORK_FACTOR 0x9e3779b1 /* of the hash of networks: the first bits of a 32-bit product */
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. vlans: the outermost tag's id, and that
  * of the tag behind it << 12, as a little-endian number; 0: no tag, or one of priority only. */

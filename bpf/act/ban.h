@@ -131,7 +131,7 @@ static __always_inline __u64 *ww_find_ban_bit(const struct ww_asked *asked, __u3
 	__u64 half = bpf_be64_to_cpu(asked->ends.peer[0]);
 	__u64 network =
 		asked->ip_version == 4 ? half >> (64 - WW_BAN_NETWORK4) : half >> (64 - WW_BAN_NETWORK6);
-	__u32 hash = (__u32)(network ^ network >> 16) * WW_DENY_FACTOR >> (32 - WW_BAN_FILTER_BITS);
+	__u32 hash = ww_hash_network(network, WW_BAN_FILTER_BITS);
 	__u32 word = hash / 64;
 
 	*bit = hash & 63;

@@ -7,6 +7,7 @@
 #include "classify/flow.h"
 #include "classify/maps.h"
 #include "classify/packet.h"
+#include "frame/hash.h"
 #include "frame/hook.h"
 #include "frame/prefixes.h"
 
@@ -149,7 +150,7 @@ static __always_inline int ww_may_be_denied4(__be32 peer)
 static __always_inline int ww_may_be_denied6(const __u32 *peer)
 {
 	__u64 network = (__u64)bpf_ntohl(peer[0]) << 8 | bpf_ntohl(peer[1]) >> 24;
-	__u32 hash = (__u32)(network ^ network >> 16) * WW_DENY_FACTOR >> (32 - WW_DENY_BITS6);
+	__u32 hash = ww_hash_network(network, WW_DENY_BITS6);
 
 	return ww_filtered(WW_DENY_WORDS4 + hash / 64, hash);
 }

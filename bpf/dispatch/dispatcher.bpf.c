@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A dispatcher as libxdp's protocol defines it (lib/libxdp/protocol.org of xdp-tools; WW_DISPATCHER_VERSION 2, or 3 since libxdp 1.6), so that libxdp can take over what wirewise
- * made, and wirewise what libxdp made. An extension takes the place of each slot.
+/* A dispatcher as libxdp's protocol defines it (lib/libxdp/protocol.org of xdp-tools; WW_DISPATCHER_VERSION 2, or 3 since libxdp 1.6), so that
+ * libxdp can take over what wirewise made, and wirewise what libxdp made. An extension takes the place of each slot.
  */
 #include <linux/bpf.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The hash of flows and of those who send to each other. */
+/* The hash of flows and of those who send to each other, and that of networks. */
 #ifndef WW_HASH_H
 #define WW_HASH_H
 
@@ -22,6 +22,12 @@ static __always_inline __u32 ww_hash(const __u64 *word, int count)
 	sum ^= sum >> 32;
 	sum *= WW_LOAD.hash_seed[WW_HASH_WORDS];
 	return sum ^ sum >> 32;
+}
+
+/* Which of 2^bits bits of a filter stands for a network, the first bits of an address. The agent does the same (object/deny_filter.rs). */
+static __always_inline __u32 ww_hash_network(__u64 network, const __u32 bits)
+{
+	return (__u32)(network ^ network >> 16) * WW_NETWORK_FACTOR >> (32 - bits);
 }
 
 #endif

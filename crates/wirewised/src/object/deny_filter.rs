@@ -80,9 +80,9 @@ impl Filter {
     }
 }
 
-/// `ww_may_be_denied6` (bpf/classify/gate.h). network : the first bits of an address.
+/// `ww_hash_network` (bpf/frame/hash.h). network : the first bits of an address.
 fn hash6(network: u64) -> u32 {
-    ((network ^ network >> 16) as u32).wrapping_mul(abi::DENY_FACTOR) >> (u32::BITS - abi::DENY_BITS6)
+    ((network ^ network >> 16) as u32).wrapping_mul(abi::NETWORK_FACTOR) >> (u32::BITS - abi::DENY_BITS6)
 }
 
 fn set(words: &mut [u64], bit: u32) {
