@@ -24,7 +24,7 @@ static __always_inline __u32 ww_hash(const __u64 *word, int count)
 	return sum ^ sum >> 32;
 }
 
-/* Which of 2^bits bits of a filter stands for a network, the first bits of an address. The agent does the same (object/deny_filter.rs). */
+/* The bit of a network, the first bits of an address, in a filter of 2^bits bits. The agent does the same (object/deny_filter.rs). */
 static __always_inline __u32 ww_hash_network(__u64 network, const __u32 bits)
 {
 	return (__u32)(network ^ network >> 16) * WW_NETWORK_FACTOR >> (32 - bits);

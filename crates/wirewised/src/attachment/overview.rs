@@ -17,7 +17,7 @@ pub struct Overview {
     /// In other network namespaces, though the interface asked for has the same name.
     namesakes: Vec<String>,
     pub unpinned: Vec<Unpinned>,
-    /// Those whose packets a process should carry and does not, and what to say of it.
+    /// Why a process does not carry the packets that it should; one for each such attachment.
     uncarried: Vec<String>,
     /// Else there are no pins to be seen, whatever is attached.
     pub bpf_file_system: bool,

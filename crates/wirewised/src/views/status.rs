@@ -85,7 +85,7 @@ pub fn print(status: &Status) {
             Carrier { has_begun: false, .. } => ", which has not yet begun",
             _ => "",
         };
-        // It is said when the lanes are open.
+        // Empty until the lanes are open.
         let obtained = if carrier.obtained.is_empty() { "" } else { &format!(", {}", carrier.obtained) };
         row("carried by", &format!("process {}{how}{obtained}{to}", carrier.process));
         let mut packets =
