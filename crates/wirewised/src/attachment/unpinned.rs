@@ -13,7 +13,7 @@ use crate::interface::rtnetlink;
 use crate::kernel::objects;
 use crate::plane::{self, Plane};
 
-/// Begins the names of this agent's programs.
+/// Begins the names of this agent's programs that judge packets, and of none that only hands them on.
 const OURS: &str = "ww_";
 
 #[derive(Debug, Serialize)]

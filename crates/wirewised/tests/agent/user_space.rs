@@ -350,7 +350,9 @@ fn af_xdp_gives_the_host_what_passes() {
     let stats = lab.stats();
     assert_eq!(stats["classes"][0]["outcomes"]["pass"]["packets"], 7);
     assert_eq!(stats["classes"][1]["outcomes"]["drop"]["packets"], 5);
-    assert_eq!(lab.status()["plane_obtained"], "af-xdp");
+    let said = lab.json("status");
+    assert_eq!(said["attachments"][0]["plane_obtained"], "af-xdp");
+    assert_eq!(said["unpinned"], json!([]), "the program of the way back judges nothing");
     assert!(lab.status()["carrier"]["obtained"].as_str().unwrap().contains("copied by the driver"));
     assert!(lab.xdp(INTERFACE).is_some());
     // Questions for addresses stay in the kernel, so whoever has never spoken to the host can.

@@ -57,7 +57,7 @@ impl Stack {
         let cookie = socket::get(&socket, libc::SOL_SOCKET, libc::SO_COOKIE)?;
         let program = assembler::load(
             bpf::BPF_PROG_TYPE_SCHED_CLS,
-            c"ww_to_host",
+            c"wwtap_to_host",
             &assemble(&to_host(interface.index, cookie), &[], RawFd::default()),
         )?;
         let program = Plane::TC_EGRESS.attach(program.as_fd(), Port::Interface(index), Joining::default())?;
