@@ -38,8 +38,7 @@ impl Carrier {
             let status = lab.run("status --json");
             let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
             let ours = &status["attachments"][0]["carrier"];
-            ours["process"] == carrier.0.id()
-                && ours["lanes"].as_array().is_some_and(|lanes| !lanes.is_empty())
+            ours["process"] == carrier.0.id() && ours["has_begun"] == true
         });
         carrier
     }
