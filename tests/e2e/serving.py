@@ -234,8 +234,3 @@ def token(name: str, role: str) -> tuple[str, dict[str, str]]:
     (secret,) = re.findall(r"once: ([0-9a-f]{64})$", said, re.MULTILINE)
     (digest,) = re.findall(r"sha256: ([0-9a-f]{64})", said)
     return secret, {"name": name, "role": role, "sha256": digest}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])

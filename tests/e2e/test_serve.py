@@ -26,11 +26,11 @@ from tests.e2e.serving import (
     Local,
     asked,
     events_in,
-    free_port,
     token,
     until,
 )
 from tests.patience import PATIENCE_S
+from tests.ports import free_port
 from wirewise import agent
 from wirewise.errors import WirewiseError
 

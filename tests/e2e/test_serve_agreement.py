@@ -12,9 +12,10 @@ from typing import Any
 from tests.e2e import needs
 from tests.e2e.collectors import Collector, ip
 from tests.e2e.sending import send_all
-from tests.e2e.serving import Lab, Local, asked, events_in, free_port, until
+from tests.e2e.serving import Lab, Local, asked, events_in, until
 from tests.e2e.test_cpus import A, B, udp
 from tests.e2e.test_serve_ipfix import ENTERPRISE, decoded, domain, key, number
+from tests.ports import free_port
 from wirewise import agent
 from wirewise.demo.network import inside_namespace
 from wirewise.demo.sender import open_sender

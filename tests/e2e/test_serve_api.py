@@ -15,7 +15,8 @@ from pathlib import Path
 
 from tests import needs as packages
 from tests.e2e import needs
-from tests.e2e.serving import PATIENCE_S, UNLIMITED, Lab, Local, asked, free_port, token, until
+from tests.e2e.serving import PATIENCE_S, UNLIMITED, Lab, Local, asked, token, until
+from tests.ports import free_port
 
 packages.package("schemathesis")
 pytestmark = needs.marks()

@@ -20,7 +20,8 @@ import pytest
 from tests.e2e import needs
 from tests.e2e.collectors import Collector, ip
 from tests.e2e.sending import send_all
-from tests.e2e.serving import PATIENCE_S, Lab, free_port, lab_in, until
+from tests.e2e.serving import PATIENCE_S, Lab, lab_in, until
+from tests.ports import free_port
 from wirewise.compiler import compile
 from wirewise.demo.network import inside_namespace
 from wirewise.demo.sender import open_sender

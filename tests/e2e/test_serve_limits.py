@@ -18,7 +18,8 @@ import pytest
 
 from tests.e2e import needs
 from tests.e2e.certificates import authority
-from tests.e2e.serving import PATIENCE_S, Lab, Local, asked, free_port, token, until
+from tests.e2e.serving import PATIENCE_S, Lab, Local, asked, token, until
+from tests.ports import free_port
 
 pytestmark = needs.marks()
 

@@ -13,9 +13,10 @@ import pytest
 
 from tests.e2e import browser, needs
 from tests.e2e.sending import send_all
-from tests.e2e.serving import Lab, free_port, lab_in, token, until
+from tests.e2e.serving import Lab, lab_in, token, until
 from tests.e2e.test_cpus import A, B, udp
 from tests.e2e.test_serve_page import WIDTHS, names, opened
+from tests.ports import free_port
 from wirewise.compiler import compile
 from wirewise.datasets import Table
 from wirewise.demo.network import inside_namespace

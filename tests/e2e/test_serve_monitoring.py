@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from tests.e2e import needs
-from tests.e2e.serving import Lab, free_port, lab_in, token, until
+from tests.e2e.serving import Lab, lab_in, token, until
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 CONTRIB = ROOT / "contrib"

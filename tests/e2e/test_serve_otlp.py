@@ -12,8 +12,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from tests.e2e import needs
 from tests.e2e.collectors import web
-from tests.e2e.serving import Lab, free_port, until
+from tests.e2e.serving import Lab, until
 from tests.e2e.test_cpus import above
+from tests.ports import free_port
 from wirewise.compiler import compile
 from wirewise.feature_sets import FeatureSet
 

@@ -13,8 +13,9 @@ import pytest
 
 from tests.e2e import collectors, needs
 from tests.e2e.collectors import Collector, counted, ip, journal, lines, syslog, unix, web
-from tests.e2e.serving import PATIENCE_S, SERVE, Lab, events_in, free_port, until
+from tests.e2e.serving import PATIENCE_S, SERVE, Lab, events_in, until
 from tests.e2e.test_cpus import A
+from tests.ports import free_port
 from wirewise import agent
 
 pytestmark = needs.marks()

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import browser, needs
-from tests.e2e.serving import Lab, Local, asked, free_port, lab_in, token, until
+from tests.e2e.serving import Lab, Local, asked, lab_in, token, until
 from tests.e2e.test_cpus import A, B
+from tests.ports import free_port
 
 pytestmark = needs.marks()
 

@@ -20,7 +20,8 @@ import pytest
 
 from tests.e2e import needs
 from tests.e2e.certificates import authority, signed
-from tests.e2e.serving import PATIENCE_S, SERVE, Lab, asked, free_port, token, until
+from tests.e2e.serving import PATIENCE_S, SERVE, Lab, asked, token, until
+from tests.ports import free_port
 from wirewise import agent
 
 pytestmark = needs.marks()

@@ -23,6 +23,7 @@ from pathlib import Path
 import dpkt
 
 from tests.patience import PATIENCE_S
+from tests.ports import free_port
 from wirewise.datasets import write_capture
 
 PORTS = 4
@@ -113,7 +114,7 @@ def _run(
         write_capture(folder / f"port{port}_in.pcap", ((0, frame) for frame in frames.get(port, [])))
         (folder / f"port{port}_out.pcap").unlink(missing_ok=True)
         interfaces += ["-i", f"{port}@port{port}"]
-    thrift = _free_port()
+    thrift = free_port()
     command = [
         tools.switch, "--use-files", str(wait), "--thrift-port", str(thrift), "--device-id", str(thrift),
         "--notifications-addr", f"ipc://{folder}/notifications.ipc", *interfaces, str(program),
@@ -185,12 +186,6 @@ def _frames(path: Path) -> list[bytes]:
         with path.open("rb") as file, suppress(dpkt.NeedData):
             found += [bytes(frame) for _, frame in dpkt.pcap.Reader(file)]
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _listens(port: int) -> bool:
