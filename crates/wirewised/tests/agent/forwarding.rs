@@ -4,6 +4,7 @@
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
+use crate::carrier::wait;
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, bundle, variant};
 use crate::quiet;
 use crate::steering::{Beyond, OUT, PLANES, class_of, outcome};
@@ -106,10 +107,10 @@ impl Router {
             + counter6(&self.lab, "Ip6OutForwDatagrams")
     }
 
-    /// The router knows its neighbours, and they it.
+    /// The router knows its neighbours, and they it. The kernel may take seconds to ask again for one that did not answer at once.
     fn meet(&self) {
         for server in SERVERS {
-            assert_eq!(self.send(server, BENIGN, 1), 1, "{server}");
+            wait(server, || self.send(server, BENIGN, 1) == 1);
         }
     }
 }
