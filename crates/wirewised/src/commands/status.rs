@@ -28,8 +28,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
 
-    /// For health checks: end with exit code 5 unless something is attached and nothing is gone, silent or only begins, with 6 if that cannot be known, with 7 if
-    /// something attached cannot be read
+    /// For health checks: end with exit code 5 unless something is attached and nothing is gone, silent or has yet to begin, with 6 if that cannot
+    /// be known, with 7 if something attached cannot be read
     #[arg(long)]
     check: bool,
 
