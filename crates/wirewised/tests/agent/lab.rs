@@ -7,7 +7,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use test_needs::{Need, skip};
 
 use crate::common::{bundle_with, manifest, members};
+use crate::compiled::compile;
 use crate::quiet::{self, Sending};
 
 pub const SENDER: &str = "10.9.0.1";
@@ -31,31 +32,6 @@ pub const ATTACK: usize = 500;
 pub const SECOND: &str = "ww2";
 pub const FAR: &str = "10.8.0.1";
 const OWN: &str = "10.8.0.2";
-
-const COMPILERS: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
-
-/// Compiles one of the test's data paths. `None` without clang.
-pub fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let clang = COMPILERS.iter().find(|name| Command::new(name).arg("--version").output().is_ok())?;
-    let folder = tempfile::tempdir().unwrap();
-    let object = folder.path().join("object.bpf.o");
-    let compiled = Command::new(clang)
-        .args(["-O2", "-g", "-Wall", "-target", "bpf", "-mcpu=v3", "-I"])
-        .arg(here.join("../../bpf"))
-        .arg("-I")
-        .arg(here.join("tests/fixtures/datapath"))
-        .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
-        .args(defines.iter().map(|define| format!("-D{define}")))
-        .arg("-c")
-        .arg(here.join(source))
-        .arg("-o")
-        .arg(&object)
-        .output()
-        .unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    Some(std::fs::read(object).unwrap())
-}
 
 /// The data path of this repository with the model of fixtures/datapath.
 pub fn data_path() -> Option<&'static [u8]> {
@@ -186,10 +162,7 @@ impl Lab {
             skip(Need::Root, "network namespaces need root");
             return None;
         }
-        let Some(object) = data_path() else {
-            skip(Need::Clang, "no clang to compile the test's eBPF object with");
-            return None;
-        };
+        let object = data_path()?;
         let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = tempfile::Builder::new().prefix("été-").tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();

@@ -6,6 +6,8 @@ mod carrier;
 mod challenge;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/compiled.rs"]
+mod compiled;
 mod lab;
 mod quiet;
 

@@ -16,10 +16,9 @@ use wirewised::kernel;
 use wirewised::plane::{Joining, Order, Plane, Port};
 
 use crate::companion::{full_of_metadata, run_with_metadata};
+use crate::compiled::compile;
 use crate::elsewhere::Receiving;
-use crate::lab::{
-    ATTACK, BENIGN, FAR, INTERFACE, Lab, RECEIVER, SENDER, bind, bundle, compile, second, variant,
-};
+use crate::lab::{ATTACK, BENIGN, FAR, INTERFACE, Lab, RECEIVER, SENDER, bind, bundle, second, variant};
 use crate::quiet::PATIENCE;
 use crate::steering::{attacks, outcome, sender};
 use crate::wire::ipv4;

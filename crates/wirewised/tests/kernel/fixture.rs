@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Objects compiled while the tests run, and captures of packets for them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use test_needs::{Need, skip};
 
 use crate::common::{bundle_with, manifest, members};
-
-const COMPILERS: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
+use crate::compiled::{clang, compile};
 
 /// The small data path of fixtures/fixture.bpf.c with some macros defined. `None`, the test being skipped, where there is no
 /// clang for eBPF.
@@ -28,40 +27,11 @@ pub fn toy_actor() -> Option<Vec<u8>> {
     may_load().then(|| compile("tests/fixtures/toy.bpf.c", &[]))?
 }
 
-fn clang() -> Option<&'static &'static str> {
-    COMPILERS.iter().find(|name| Command::new(name).arg("--version").output().is_ok())
-}
-
 /// Version of the compiler that makes these objects, such as 19.1.7.
 pub fn clang_version() -> Option<String> {
     let output = Command::new(clang()?).arg("--version").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     Some(text.split("version ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned())
-}
-
-fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = tempfile::tempdir().unwrap();
-    let object = folder.path().join("fixture.bpf.o");
-    let Some(clang) = clang() else {
-        skip(Need::Clang, "no clang to compile the test's eBPF object with");
-        return None;
-    };
-    let compiled = Command::new(clang)
-        .args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-I"])
-        .arg(here.join("../../bpf"))
-        .arg("-I")
-        .arg(here.join("tests/fixtures/datapath"))
-        .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
-        .args(defines.iter().map(|define| format!("-D{define}")))
-        .arg("-c")
-        .arg(here.join(source))
-        .arg("-o")
-        .arg(&object)
-        .output()
-        .unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    Some(std::fs::read(&object).unwrap())
 }
 
 /// As `object`, where this process may also load it.

@@ -12,6 +12,8 @@ mod canonical;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/compiled.rs"]
+mod compiled;
 mod cpus;
 mod emitted;
 mod features;
