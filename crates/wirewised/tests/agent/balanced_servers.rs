@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +41,10 @@ impl Server {
                     Err(_) => std::thread::sleep(Duration::from_millis(5)),
                 }
             }
+            // Closing it might not be enough: a process that another test starts has it too, until it runs its program.
+            // SAFETY: ends the listening of a socket that is open.
+            let code = unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+            assert_eq!(code, 0, "shutdown: {}", std::io::Error::last_os_error());
         });
         Self { stop, thread: Some(thread) }
     }

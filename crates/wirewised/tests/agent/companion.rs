@@ -11,7 +11,7 @@ use wirewised::interface::netdev;
 use wirewised::kernel::{self, objects};
 use wirewised::plane::{self, Attached, Joining, Plane, Port};
 
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, bind};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, bind, take_off};
 use crate::steering::{Beyond, OUT, arrives, attacks, outcome, receive, sender, tell};
 use crate::swap::{flows, lenient};
 use crate::tc::foreign_program;
@@ -115,7 +115,7 @@ fn copies_leave_by_another_interface_and_the_packets_go_on() {
         let namespace = beyond.namespace.path();
         lab.ok(&format!("{arguments} --interface far0 --netns {namespace}"))
     };
-    drop(beyond.programs);
+    beyond.programs.into_iter().for_each(take_off);
     lab.policy("classes: {attack: {mark: 1}, benign: {mark: 1}}");
     there("run --bundle b.wirewise --plane xdp-generic --policy p.yaml --mode observe");
     for plane in PLANES {
@@ -380,7 +380,7 @@ fn programs_of_others_stay_behind_it_and_doctor_says_who_is_before_it() {
     assert!(
         doctor().contains(&format!("mark: program {before} at tc-ingress is before the one that does this"))
     );
-    drop(link);
+    take_off(link);
     let text = lab.ok(&format!("status --interface {INTERFACE}"));
     assert!(text.contains(&format!("companion    tc-ingress, program {ours}")), "{text}");
     // Taken off by hand, it comes with the policy.

@@ -12,7 +12,7 @@ use wirewised::abi::Hook;
 use wirewised::interface::netdev;
 use wirewised::plane::{self, Attached, Joining, Plane, Port};
 
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, take_off};
 use crate::next::{FIRST_DROPS, Foreign};
 use crate::quiet;
 use crate::swap::lenient;
@@ -196,7 +196,7 @@ fn survives(setup: &[&str], command: &str, foreign: Option<fn(&Scene) -> Option<
     };
     let end = |link: Option<Option<OwnedFd>>| {
         scene.clean();
-        drop(link);
+        link.flatten().into_iter().for_each(take_off);
         // Of somebody else, of whom a command that died had not taken it off yet.
         scene.lab.sh(&format!("ip link set dev {INTERFACE} xdp off"));
         assert_eq!(scene.attached(), [], "{command}");

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use test_needs::{Need, skip};
+use wirewised::plane;
 
 use crate::common::{bundle_with, manifest, members};
 use crate::compiled::compile;
@@ -52,6 +53,12 @@ pub fn small_path(defines: &[&str]) -> Option<Vec<u8>> {
 /// A program of somebody else's: fixtures/foreign.bpf.c.
 pub fn foreign(defines: &[&str]) -> Vec<u8> {
     compile("tests/fixtures/foreign.bpf.c", defines).unwrap()
+}
+
+/// Takes off a program of somebody else's. Closing its link might not be enough: a process that another test starts has the
+/// descriptor too, until it runs its program.
+pub fn take_off(link: OwnedFd) {
+    plane::link::detach(link.as_fd()).unwrap();
 }
 
 /// A bundle called `name` around an object of the model of fixtures/datapath.

@@ -10,7 +10,7 @@ use wirewised::abi::Hook;
 use wirewised::interface::netdev;
 use wirewised::plane::{Joining, Plane, Port};
 
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, SENDER, bind, data_path};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, SENDER, bind, data_path, take_off};
 use crate::quiet;
 use crate::swap::{flows, lenient};
 use crate::tc::foreign_program;
@@ -415,7 +415,7 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     refused("forward", "--plane af-packet", 2, "af-packet cannot do forward");
     refused("challenge", "--plane af-xdp", 2, "af-xdp cannot do challenge");
     refused("{redirect: {interface: out0}, action: drop}", "", 2, "does not go together with 'drop'");
-    drop(beyond.programs);
+    beyond.programs.into_iter().for_each(take_off);
     refused("{redirect: {interface: out0}}", "", 3, "out0 would drop all that XDP sends by it");
     refused("bounce", "", 3, "ww0 would drop all that XDP sends by it");
     // Nobody is sure to get through.

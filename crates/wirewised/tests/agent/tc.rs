@@ -16,7 +16,7 @@ use wirewised::offline::test_run;
 use wirewised::plane::{self, Attached, Joining, Order, Plane, Port, tc};
 
 use crate::carrier::wait;
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path, variant};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path, take_off, variant};
 use crate::quiet;
 use crate::swap::{lenient, status};
 
@@ -162,10 +162,10 @@ fn programs_of_others_stay_and_the_user_chooses_the_order() {
     let error = lab.error(&run, 1);
     assert!(error.contains(&format!("is taken: program {} (ww_main)", id(&at_xdp))), "{error}");
     let [at_tc, at_xdp] = links;
-    drop(at_xdp);
+    take_off(at_xdp);
     lab.ok(&run);
     lab.ok(&format!("detach --interface {INTERFACE}"));
-    drop(at_tc);
+    take_off(at_tc);
     lab.assert_untouched();
 }
 

@@ -149,7 +149,10 @@ mod tests {
 
     #[test]
     fn nobody_listens_where_nobody_listens() {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // The port of a client, which nobody else can have meanwhile.
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let port = client.local_addr().unwrap().port();
         let probe = Probe {
             check: Check::Tcp,
             address: [127, 0, 0, 1].into(),
