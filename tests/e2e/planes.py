@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e import needs
+from tests.patience import PATIENCE_S
 from wirewise import agent
 from wirewise.demo.network import Wire, inside_namespace, wire, within
 from wirewise.demo.sender import one_cpu, open_sender
@@ -21,7 +22,6 @@ MTU = 1500
 SHORTEST = 14  # bytes of a frame that an interface sends
 LONGEST = MTU + SHORTEST
 AT_ONCE = 256  # packets that every queue has room for
-PATIENCE = 60  # seconds without any packet
 PLANES = [plane["name"] for plane in agent.call("planes")["planes"]] if not needs.missing() else []
 
 
@@ -72,7 +72,7 @@ def carried(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
         yield carrier
     finally:
         carrier.terminate()
-        carrier.communicate(timeout=PATIENCE)
+        carrier.communicate(timeout=PATIENCE_S)
     assert carrier.returncode == 0
 
 
@@ -126,7 +126,7 @@ def send(ends: Sequence[tuple[str, str]], packets: Sequence[bytes], seen: Callab
                     sender.send(frame)
 
         inside_namespace(namespace, act)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_S
         while seen() < start + len(part):
             assert time.monotonic() < deadline, f"{seen()} of {start + len(part)}"
             time.sleep(0.005)

@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 
 from tests.e2e import needs
-from tests.e2e.planes import PATIENCE, PLANES, running
+from tests.e2e.planes import PLANES, running
+from tests.patience import PATIENCE_S
 from wirewise.compiler import compile
 from wirewise.demo.network import Wire, inside_namespace, wire
 from wirewise.demo.sender import open_sender
@@ -115,7 +116,7 @@ def lanes(ask: Callable[..., dict[str, Any]]) -> dict[str, int]:
 
 def settled(ask: Callable[..., dict[str, Any]], wanted: int) -> dict[str, int]:
     """The counts when all packets are accounted for, and no frame is busy."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         found = lanes(ask)
         if found["received"] + found["lost"] >= wanted and not found["frames_busy"]:
