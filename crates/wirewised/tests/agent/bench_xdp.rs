@@ -22,12 +22,19 @@ fn packets_are_dropped_forwarded_and_a_service_answers_and_nothing_stays() {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let process = child.id();
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stderr);
         assert_nothing_is_left(process);
+        if said.contains("the server answers nothing in ") {
+            return Value::Null;
+        }
+        assert!(output.status.success(), "{said}");
         serde_json::from_slice(&output.stdout).unwrap()
     };
     // Where CPUs are busy an interval may be over before anything has come.
     let report = longer_until(measure, |report| {
+        if report.is_null() {
+            return false;
+        }
         let moved = ["drop", "forward"].map(|part| report[part].as_array().unwrap().clone()).concat();
         let offered = |row: &Value| number(&row["offered_per_second"]) > 0.0;
         moved.iter().all(|row| number(&row["per_second"]) > 0.0 && offered(row))

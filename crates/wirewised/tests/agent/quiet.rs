@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Knowing that everything has arrived, on a machine that may be busy with other work: sockets with room for whatever a test sends, senders
 //! that wait for the interface, and a silence that counts only once nobody who carries packets waits for a CPU.
+//!
+//! A machine may be so busy for long: the senders of `wirewised bench`, which other tests run, come before all others on their CPU.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::net::UdpSocket;
@@ -17,8 +20,8 @@ use std::time::{Duration, Instant};
 const SILENCE: Duration = Duration::from_millis(20);
 /// And where an agent runs. Longer than any timer of an agent's that a packet may wait for.
 const SILENCE_OF_AGENTS: Duration = Duration::from_millis(200);
-/// Or for so long, if there is always somebody, as under a flood of another test's.
-const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+/// Who is always ready to run, as one that polls, has had its turn when it has run for more than this, in hundredths of a second.
+const TURN: u64 = 2;
 /// For what must come. As long as it may take on a busy machine: nobody waits for it where it comes.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 /// Does what looks at something while it lasts, for a number of seconds that it is given. Where this machine was too busy to do it in that time,
@@ -70,12 +73,13 @@ pub fn more(socket: &impl AsRawFd) -> bool {
     let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let begin = Instant::now();
     let silence = if agents().is_empty() { SILENCE } else { SILENCE_OF_AGENTS };
+    let mut turns = Turns::default();
     loop {
         // SAFETY: one element, which outlives the call.
         if unsafe { libc::poll(&raw mut wanted, 1, silence.as_millis() as libc::c_int) } > 0 {
             return true;
         }
-        if begin.elapsed() > LONGEST_SILENCE || !someone_waits_for_a_cpu() {
+        if begin.elapsed() > PATIENCE || !turns.someone_waits() {
             return false;
         }
     }
@@ -91,23 +95,37 @@ pub fn wait_for_agents_in(folder: &Path) {
     LAB.set(folder.to_path_buf());
 }
 
-/// Whether a thread that may have packets to carry is ready to run: one of an agent, or the kernel's for soft interrupts. It is then not known
-/// what they still have to do.
-fn someone_waits_for_a_cpu() -> bool {
+/// How long threads that were ready to run had run by then, in hundredths of a second.
+#[derive(Default)]
+struct Turns(BTreeMap<PathBuf, u64>);
+
+impl Turns {
+    /// Whether a thread that may have packets to carry is ready to run, or held up by the kernel, and has not had its turn since it was first seen
+    /// so. It is then not known what it still has to do.
+    fn someone_waits(&mut self) -> bool {
+        // All are seen, not only the first that waits.
+        let waiting = carriers().filter_map(|thread| {
+            let stat = fs::read_to_string(thread.join("stat")).ok()?;
+            let words: Vec<_> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+            // Its state, and the time in user space and in the kernel: proc_pid_stat(5).
+            let ran = words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?;
+            (words[0] == "R" || words[0] == "D").then_some((thread, ran))
+        });
+        waiting.fold(false, |waits, (thread, ran)| {
+            let first = *self.0.entry(thread).or_insert(ran);
+            waits | (ran - first <= TURN)
+        })
+    }
+}
+
+/// Threads that may have packets to carry: those of the lab's agents, and the kernel's for soft interrupts.
+fn carriers() -> impl Iterator<Item = PathBuf> {
     static OF_THE_KERNEL: OnceLock<Vec<PathBuf>> = OnceLock::new();
     let of_the_kernel = OF_THE_KERNEL.get_or_init(|| {
         let comm = |process: &PathBuf| fs::read_to_string(process.join("comm")).unwrap_or_default();
         entries("/proc".into()).filter(|process| comm(process).starts_with("ksoftirqd/")).collect()
     });
-    let ready = |thread: PathBuf| {
-        let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
-        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
-    };
-    of_the_kernel
-        .iter()
-        .cloned()
-        .chain(agents().into_iter().flat_map(|agent| entries(agent.join("task"))))
-        .any(ready)
+    of_the_kernel.iter().cloned().chain(agents().into_iter().flat_map(|agent| entries(agent.join("task"))))
 }
 
 /// The processes in the folder of this test's lab.
@@ -190,8 +208,8 @@ impl Sending {
             if sent.is_multiple_of(BURST) {
                 let taken = || self.gone() - before >= sent;
                 // One that is down takes nothing.
-                let begin = Instant::now();
-                while !taken() && (begin.elapsed() < SILENCE || someone_waits_for_a_cpu()) {
+                let (begin, mut turns) = (Instant::now(), Turns::default());
+                while !taken() && (begin.elapsed() < SILENCE || turns.someone_waits()) {
                     thread::sleep(Duration::from_millis(1));
                 }
             }

@@ -97,7 +97,10 @@ pub fn measure(bench: &Bench<'_>) -> Result<Vec<Row>> {
     };
     let most = undisturbed.transactions_per_second;
     if undisturbed.transactions == 0 {
-        return Err(Error::other("the server answers nothing, even without a flood"));
+        return Err(Error::other(format!(
+            "the server answers nothing in {:?}, even without a flood; measure for longer (`--seconds`)",
+            bench.time
+        )));
     }
     for (flood, name) in [(Traffic::Udp, "UDP"), (Traffic::Syn, "SYN")] {
         let measuring = Measuring::on(bench.wire, flood)?;
