@@ -113,7 +113,7 @@ impl Turns {
         });
         waiting.fold(false, |waits, (thread, ran)| {
             let first = *self.0.entry(thread).or_insert(ran);
-            waits | (ran - first <= TURN)
+            waits | (ran.saturating_sub(first) <= TURN)
         })
     }
 }
