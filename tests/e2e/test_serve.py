@@ -149,7 +149,11 @@ def test_a_process_that_carries_packets_is_started_again(lab: Lab, kills: int) -
     until("it is kept", lab.kept)
     carriers = [lab.attached()["carrier"]["process"]]
     for outages in range(1, kills + 1):
+        # Both events wait for the service when it goes on, and it may read that of the interfaces first.
+        service.send_signal(signal.SIGSTOP)
+        subprocess.run(["ip", "-n", lab.made.inside, "link", "add", "type", "veth"], check=True)
         os.kill(carriers[-1], signal.SIGKILL)
+        service.send_signal(signal.SIGCONT)
         until("it is said", lambda: lab.metric("wirewise_serve_outages_total") == outages)  # noqa: B023
         until("another carries", lambda: lab.attached()["carrier"]["answers"])
         carriers.append(lab.attached()["carrier"]["process"])

@@ -619,35 +619,57 @@ impl Keeper {
         self.take(&back).await
     }
 
+    /// Runs a program where none runs. Where a process was watched until now, it has ended, whether or not that was told yet.
     async fn start(&mut self, new: &Applied) -> Result<()> {
-        let order = Order::run(&new.place, &new.wish);
-        if !new.wish.is_carried() {
-            return self.agent.does(&order).await.map(|_| ());
-        }
-        let mut child = self.agent.starts(&order)?;
         let begun = Instant::now();
-        let process = loop {
+        let order = Order::run(&new.place, &new.wish);
+        let carrier = if new.wish.is_carried() {
+            let process = self.start_carrier(new, &order).await?;
+            Some(Watched::new(process, &new.place, self.tell.clone())?)
+        } else {
+            self.agent.does(&order).await?;
+            None
+        };
+        if let Some(ended) = self.carriers.remove(&new.place) {
+            let lasted = self.count_outage(&new.place, begun);
+            let process = ended.process;
+            tracing::warn!(
+                "{}: carried again, no longer by process {process}, after {lasted:.3} s",
+                new.place
+            );
+        }
+        self.carriers.extend(carrier.map(|carrier| (new.place.clone(), carrier)));
+        Ok(())
+    }
+
+    /// Returns the process once it carries packets.
+    async fn start_carrier(&self, new: &Applied, order: &Order) -> Result<u32> {
+        let mut child = self.agent.starts(order)?;
+        let begun = Instant::now();
+        loop {
             if let Some(status) = child.try_wait().map_err(|error| Error::other(error.to_string()))? {
                 return Err(Error::other(format!(
                     "the process that was to carry its packets ended with {status}"
                 )));
             }
             if let Some(process) = self.carrier(&new.place).await {
-                break process;
+                return Ok(process);
             }
             if begun.elapsed() > TO_START {
                 let _ = child.kill().await;
                 return Err(Error::other("the process that was to carry its packets did not begin to"));
             }
             tokio::time::sleep(ASKED).await;
-        };
-        self.watch_carrier(&new.place, process)
+        }
     }
 
-    fn watch_carrier(&mut self, place: &Place, process: u32) -> Result<()> {
-        let watched = Watched::new(process, place, self.tell.clone())?;
-        self.carriers.insert(place.clone(), watched);
-        Ok(())
+    /// Returns how many seconds it lasted, until now.
+    fn count_outage(&mut self, place: &Place, since: Instant) -> f64 {
+        let lasted = since.elapsed();
+        let (count, total) = self.outages.entry(place.clone()).or_default();
+        *count += 1;
+        *total += lasted;
+        lasted.as_secs_f64()
     }
 
     /// The process that carries the packets of a place, and answers.
@@ -663,10 +685,10 @@ impl Keeper {
         let places: Vec<_> =
             self.applied.values().filter(|it| it.wish.is_carried()).map(|it| it.place.clone()).collect();
         for place in places {
-            if let Some(process) = self.carrier(&place).await
-                && let Err(error) = self.watch_carrier(&place, process)
-            {
-                tracing::error!("{place}: {error}");
+            let Some(process) = self.carrier(&place).await else { continue };
+            match Watched::new(process, &place, self.tell.clone()) {
+                Ok(carrier) => _ = self.carriers.insert(place, carrier),
+                Err(error) => tracing::error!("{place}: {error}"),
             }
         }
     }
@@ -806,20 +828,16 @@ impl Keeper {
     /// A process that carried packets has ended.
     async fn mend(&mut self, place: &Place, process: u32) {
         let since = Instant::now();
+        // Another may carry them since, if something else made the keeper look first.
         if self.carriers.get(place).is_none_or(|carrier| carrier.process != process) {
             return;
         }
-        self.carriers.remove(place);
         let Some(applied) = self.applied.get(place).cloned() else { return };
         tracing::error!("{place}: process {process}, which carried its packets, has ended; starting another");
-        let result = self.start(&applied).await;
-        let lasted = since.elapsed();
-        let (count, total) = self.outages.entry(place.clone()).or_default();
-        *count += 1;
-        *total += lasted;
-        match result {
-            Ok(()) => tracing::warn!("{place}: carried again after {:.3} s", lasted.as_secs_f64()),
-            Err(error) => self.failed(place, &error),
+        if let Err(error) = self.start(&applied).await {
+            self.carriers.remove(place);
+            self.count_outage(place, since);
+            self.failed(place, &error);
         }
         self.note_places();
     }
