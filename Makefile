@@ -21,7 +21,7 @@ setup: ## install what is missing: packages, virtual environment, wirewise and w
 	@scripts/setup.sh dev
 
 demo: ## train a forest, attach it, drop an attack (MODEL=@flood: a ready model; CAPTURES=DIR: on your own captures; PAGE=1: watch it in a browser)
-	@scripts/setup.sh demo
+	@scripts/setup.sh $(if $(PAGE),serve,demo)
 	@$(SUDO) $(BIN)/wirewise demo --output build/demo $(if $(MODEL),--model "$(MODEL)") $(if $(CAPTURES),--captures "$(CAPTURES)") $(if $(PAGE),--page)
 
 test: setup ## unit, property, parity, kernel and end-to-end tests

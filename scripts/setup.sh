@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what this machine lacks to run wirewise from a checkout. Quick and silent when nothing is to do.
 #
-#   scripts/setup.sh demo    what it takes to build and run
+#   scripts/setup.sh demo    what it takes to build and run, without the service (wirewised-serve)
+#   scripts/setup.sh serve   the same, with the service
 #   scripts/setup.sh dev     and to test, lint and import every kind of model (default)
 #
 # Debian 12, Ubuntu 22.04 and 24.04: system packages come from apt (as root or with sudo). Elsewhere the
@@ -19,7 +20,7 @@ packages=(
 )
 optional=()
 case $level in
-    demo) extra="" ;;
+    demo | serve) extra="" ;;
     dev)
         extra=dev
         # Two compilers: every shape must load with the oldest and the newest supported one.
@@ -37,7 +38,7 @@ case $level in
         # A test looks at the report in it. Ubuntu has it as a snap only: left out there, and the test is skipped.
         optional+=(chromium)
         ;;
-    *) echo "usage: scripts/setup.sh [demo|dev]" >&2; exit 2 ;;
+    *) echo "usage: scripts/setup.sh [demo|serve|dev]" >&2; exit 2 ;;
 esac
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -144,39 +145,38 @@ fi
 
 pip() { PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m pip "$@" --quiet --disable-pip-version-check; }
 
-# The service is made of all that the agent is made of, and more.
-build_service=(
-    cargo rustc --locked --quiet --release -p wirewise-serve --bin wirewised-serve -- -C target-feature=+crt-static
-)
-install_service() {
-    quietly "${build_service[@]}"
-    install target/release/wirewised-serve .venv/bin/
-}
+# With the service, which is made of all that the agent is made of, and of half as many crates more. One that is
+# there already does not stay older than the agent.
+service=$([ "$level" = demo ] && [ ! -e .venv/bin/wirewised-serve ] || echo yes)
+program=(-p wirewised --bin wirewised)
+[ -z "$service" ] || program=(-p wirewise-serve --bin wirewised-serve)
+compile=(cargo rustc --locked --quiet --release "${program[@]}" -- -C target-feature=+crt-static)
+install_service() { [ -z "$service" ] || install target/release/wirewised-serve .venv/bin/; }
 
 digest() { cat "$@" | sha256sum | cut -d ' ' -f 1; }
 # What the installed Python dependencies and the installed programs depend on. The Python code itself is
 # used in place, so that changing it needs no new installation.
-want_python="$level $(digest pyproject.toml)"
+want_python="${extra:-demo} $(digest pyproject.toml)"
 mapfile -t sources < <(find crates bpf python/wirewise.data -type f -not -path '*/target/*' -not -path '*/fuzz/*' | sort)
 want_programs=$(digest Cargo.toml .cargo/config.toml Cargo.lock pyproject.toml "${sources[@]}")
 stamp_python=.venv/.wirewise-python stamp_programs=.venv/.wirewise-programs
 
 current=$(cat "$stamp_python" 2>/dev/null || true)
-# What dev installed is enough for demo.
+# What dev installed is enough for the others.
 if [ "$current" != "$want_python" ] && [ "$current" != "dev ${want_python#* }" ]; then
     buildable_here
-    say "installing Python packages ($level) and building wirewised"
+    say "installing Python packages (${extra:-demo}) and building wirewised"
     # At the same time: one waits for the network and for files, the other for the processor. When pip builds the
-    # agent, only its last crate is left to compile.
+    # agent, at most its last crate is left to compile.
     log=$(mktemp) wanted_python=$(mktemp)
-    "${build_service[@]}" >"$log" 2>&1 &
+    "${compile[@]}" >"$log" 2>&1 &
     build=$!
     trap 'kill "$build" 2>/dev/null || true; rm -f "$log" "$wanted_python"' EXIT
     .venv/bin/python scripts/requirements.py $extra >"$wanted_python"
     quietly pip install "maturin>=1.8,<2" --requirement "$wanted_python"
     if ! wait "$build"; then
         tail -n 40 "$log" >&2
-        code=1 fail "failed: cargo rustc --release -p wirewise-serve"
+        code=1 fail "failed: ${compile[*]}"
     fi
     trap - EXIT
     rm -f "$log" "$wanted_python"
@@ -184,9 +184,11 @@ if [ "$current" != "$want_python" ] && [ "$current" != "dev ${want_python#* }" ]
     install_service
     echo "$want_python" >"$stamp_python"
     echo "$want_programs" >"$stamp_programs"
-elif [ "$(cat "$stamp_programs" 2>/dev/null || true)" != "$want_programs" ]; then
+elif [ "$(cat "$stamp_programs" 2>/dev/null || true)" != "$want_programs" ] ||
+    { [ -n "$service" ] && [ ! -e .venv/bin/wirewised-serve ]; }; then
     buildable_here
     say "building wirewised"
+    quietly "${compile[@]}"
     quietly pip install --no-build-isolation --no-deps --editable .
     install_service
     echo "$want_programs" >"$stamp_programs"
