@@ -7,8 +7,12 @@
 #   scripts/test.sh [JOBS]     JOBS: processes for the Python tests, and threads for cargo's
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# As many at a time as keep a processor busy that most of them leave idle, waiting for packets and processes.
-jobs=${1:-$(($(nproc) * 3 / 2 + 1))}
+# As many at a time as keep a processor busy that most of them leave idle, waiting for packets and processes; and as
+# have room: a process of Python's grows to over 1 GB with all that the tests import.
+jobs=$(($(nproc) * 3 / 2 + 1))
+room=$(($(awk '/^MemAvailable/ { print $2 }' /proc/meminfo) / (3 << 19)))
+((jobs <= room)) || jobs=$((room > 0 ? room : 1))
+jobs=${1:-$jobs}
 export WIREWISE_SKIPPED=$PWD/build/skipped-tests
 # What the tests start are hundreds of Pythons: compiled once, whatever the caller's surroundings say.
 unset PYTHONDONTWRITEBYTECODE

@@ -35,12 +35,22 @@ R = TypeVar("R")
 _MAIN = "import sys; sys.path[:] = {path!r}; from wirewise.parallel import serve; serve({end}, {parent})"
 
 
+def processors() -> int:
+    """How many CPUs this process may use at a time: those of the machine, less what its affinity or the quota
+    of its control group (a container's) leaves out.
+    """
+    # Late: joblib takes a twentieth of a second, which few commands need.
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
 class Workers(Generic[S]):
     """Processes that share some data, for as long as the block runs.
 
-    jobs : how many; None is one a CPU, and 1 works in this process. waits : the work only waits for programs
-    that it starts, so threads will do. ray : the address of a Ray cluster ("local" starts one here, "auto"
-    finds the one of this machine), which then decides how many.
+    jobs : how many; None is one for each of `processors()`, and 1 works in this process. waits : the work
+    only waits for programs that it starts, so threads will do. ray : the address of a Ray cluster ("local"
+    starts one here, "auto" finds the one of this machine), which then decides how many.
 
     Raises InputError for fewer than one job, or a cluster that does not answer; MissingFeatureError without
     Ray.
@@ -52,7 +62,7 @@ class Workers(Generic[S]):
         if jobs is not None and jobs < 1:
             raise InputError(f"{jobs} jobs", "must be 1 or more")
         self._shared = shared
-        self._jobs = jobs or os.cpu_count() or 1
+        self._jobs = jobs or processors()
         self._threads: ThreadPoolExecutor | None = None
         self._processes: _Processes | None = None
         self._waits = waits

@@ -11,7 +11,6 @@ in a virtual machine, emulated where there is no KVM. Exit code 1 if anything is
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from tests.matrix.packages import UnpackedKernel
 from tests.matrix.programs import Subject
 from tests.matrix.registry import CLANGS, INSTALLED, KERNELS, Clang, Kernel
 from wirewise.errors import WirewiseError
+from wirewise.parallel import processors
 from wirewise.targets.ebpf import target as ebpf_target
 from wirewise.targets.ebpf.clang import clang_version
 
@@ -123,7 +123,7 @@ def _compile(paths: dict[str, str], folder: Path, *, whole: bool) -> list[Subjec
             _tell(f"compiled {name} by {clang} in {time.monotonic() - began:.0f} s")
         return subject
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         return list(pool.map(compile_one, work))
 
 

@@ -13,7 +13,6 @@ A label belongs to a flow, see `whole_flows`.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -38,6 +37,7 @@ from wirewise.feature_sets import Extractor, FeatureSet
 from wirewise.feature_sets.packet import Packet, parse
 from wirewise.files import parse_json, replacing
 from wirewise.frames import Frame, to_polars
+from wirewise.parallel import processors
 from wirewise.text import address_text
 
 _METADATA = "wirewise.feature_set"
@@ -258,7 +258,7 @@ def _each(
     what: str,
 ) -> list[pl.DataFrame]:
     """The rows of every task, in order, worked on by several processes."""
-    workers = min(jobs or os.cpu_count() or 1, len(tasks))
+    workers = min(jobs or processors(), len(tasks))
     with _bar(what, len(tasks), progress) as advance:
         if workers == 1:
             return [_frame(work(*task), advance) for task in tasks]

@@ -27,6 +27,7 @@ from wirewise.errors import MissingFeatureError
 from wirewise.importers.registry import FORMATS
 from wirewise.importers.request import Imported, Original, Request, Rows
 from wirewise.importers.task import Limits, Task
+from wirewise.parallel import processors
 
 PACKAGE_ROOM = 1 << 30
 """Memory that the libraries themselves may take."""
@@ -87,7 +88,7 @@ class _Reader:
             seconds=seconds if request.rows is None else seconds + SECONDS_TO_QUANTISE,
         )
         self._connection, theirs = Pipe()
-        threads = str(min(os.cpu_count() or 1, MOST_THREADS))
+        threads = str(min(processors(), MOST_THREADS))
         environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, **os.environ}
         try:
             self._process = start(
