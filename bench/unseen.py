@@ -9,7 +9,7 @@ sources, or captures, as `wirewise train --by source` does, once for each dealin
 models learn from made traffic of a profile as well, and are judged on captures alone. Printed is what is
 found on any packet of a flow with the margins that each dealing calls for, see
 `wirewise.evaluate.out_of_fold`: families are the mean over kinds of attacks of the mean over their sources,
-captures that over captures.
+sources and captures the mean over these.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(name)
         for step in steps:
             print(
-                f"  {100 * step['wish']:g} % asked: {spread(step['elsewhere'])} % lost, "
-                f"{spread(step['families'])} % of families, {spread(step['captures'])} % of captures, "
-                f"{spread(step['recall'])} % of flows found"
+                f"  {100 * step['wish']:g} % asked: {spread(step['elsewhere'])} % lost, found "
+                f"{spread(step['families'])} % of families, {spread(step['sources'])} % of sources, "
+                f"{spread(step['captures'])} % of captures, {spread(step['recall'])} % of flows"
             )
     return 0
 
@@ -153,18 +153,21 @@ def measured(
                     name: [getattr(point, name) for point in points]
                     for name in ("elsewhere", "families", "recall")
                 },
-                "captures": [
-                    of_captures(flows, point)
-                    for flows, point in zip(training.folds.scored, points, strict=True)
-                ],
+                **{
+                    f"{each}s": [
+                        mean_over(column, flows, point)
+                        for flows, point in zip(training.folds.scored, points, strict=True)
+                    ]
+                    for each, column in (("source", "unit"), ("capture", "capture"))
+                },
             }
         )
     return steps
 
 
-def of_captures(flows: pl.DataFrame, point: out_of_fold.Point) -> float:
-    """The share of attack flows found at a point, as a mean over captures."""
-    seen = flows.filter("attack").group_by("capture").agg(found=out_of_fold.above(point).mean())
+def mean_over(column: str, flows: pl.DataFrame, point: out_of_fold.Point) -> float:
+    """The share of attack flows found at a point, as a mean over sources (column `unit`) or captures."""
+    seen = flows.filter("attack").group_by(column).agg(found=out_of_fold.above(point).mean())
     return float(seen["found"].mean() or 0)  # type: ignore[arg-type]
 
 

@@ -24,29 +24,31 @@ def test_each_way_is_measured_once_for_each_dealing() -> None:
     ):
         steps = unseen.measured(table, way, "source", 2)
         assert [step["wish"] for step in steps] == list(unseen.SHOWN)
-        names = ("elsewhere", "families", "captures", "recall")
+        names = ("elsewhere", "families", "sources", "captures", "recall")
         assert all(len(step[name]) == 2 for step in steps for name in names)
-        for name in ("families", "captures"):
+        for name in ("families", "sources", "captures"):
             found = [sum(step[name]) for step in steps]
             rounded = [round(share, 9) for share in found]
             assert rounded == sorted(rounded), "the more may be lost, the more is found"
 
 
-def test_captures_weigh_the_same_however_many_flows_they_have() -> None:
+def test_sources_and_captures_weigh_the_same_however_many_flows_they_have() -> None:
     lead = [4, 1, 1, 1, 3, 9]
     flows = pl.DataFrame(
         {
             "capture": ["one", "one", "one", "one", "two", "benign"],
+            "unit": ["a", "a", "b", "b", "b", "c"],
             "attack": [True] * 5 + [False],
             "1": [margin * out_of_fold.FINE for margin in lead],
             "late 1": [margin * out_of_fold.FINE for margin in (0, 7, 0, 0, 2, 9)],
         }
     )
 
-    def found(by: float, late: float | None = None) -> float:
-        return unseen.of_captures(flows, out_of_fold.Point(0.1, 1, by, 0, None, 0, 0, late))
+    def found(by: float, late: float | None = None, column: str = "capture") -> float:
+        return unseen.mean_over(column, flows, out_of_fold.Point(0.1, 1, by, 0, None, 0, 0, late))
 
     assert found(2) == (1 / 4 + 1) / 2
+    assert found(2, column="unit") == (1 / 2 + 1 / 3) / 2
     assert found(3) == 1 / 8
     assert found(3, 5) == (2 / 4) / 2 and found(3, 1) == (2 / 4 + 1) / 2
 
