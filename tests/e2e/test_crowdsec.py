@@ -37,10 +37,17 @@ class Lab(LocalApi):
 
     made: Wire = field(kw_only=True)
 
+    @property
+    def place(self) -> list[str]:
+        """Options of the agent. Pins have a directory of their own, so that no test waits for another, and
+        says so.
+        """
+        pins = f"/sys/fs/bpf/ww-{self.made.receiver}"
+        return ["--interface", self.made.receiver, "--netns", self.made.inside, "--pin-root", pins]
+
     def words(self, *options: str, scheme: str = "http") -> list[str]:
         of_api = ["--crowdsec", f"{scheme}://127.0.0.1:8080", "--key-file", str(self.folder / "key")]
-        of_list = ["--interface", self.made.receiver, "--netns", self.made.inside]
-        return [str(agent.find()), "deny", "sync", *of_api, *of_list, *options]
+        return [str(agent.find()), "deny", "sync", *of_api, *self.place, *options]
 
     def follow(self) -> subprocess.Popen[bytes]:
         return self.spawn(*self.words("--interval", "200ms"))
@@ -50,8 +57,7 @@ class Lab(LocalApi):
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
     def look(self, command: str, *options: str) -> dict[str, Any]:
-        of_list = ("--interface", self.made.receiver, "--netns", self.made.inside)
-        return agent.call(*command.split(), *options, *of_list)
+        return agent.call(*command.split(), *options, *self.place)
 
     def denied(self) -> dict[str, int]:
         """Prefixes, and for how many seconds."""
@@ -75,8 +81,7 @@ class Lab(LocalApi):
 
     def end(self) -> None:
         super().end()
-        words = ["detach", "--interface", self.made.receiver, "--netns", self.made.inside]
-        subprocess.run([agent.find(), *words], check=False, capture_output=True)
+        subprocess.run([agent.find(), "detach", *self.place], check=False, capture_output=True)
 
 
 @pytest.fixture
