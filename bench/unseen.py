@@ -2,11 +2,12 @@
 """What ways of training find on sources, or on captures of known sources, that they have not seen.
 
     python -m bench.unseen CAPTURES [CAPTURES ...] [--feature-set intrusion] [--ways NAME] [--by source]
-        [--dealings 4] [--beside PROFILE] [--json]
+        [--dealings 4] [--beside PROFILE [--apart TREES]] [--json]
 
 CAPTURES: folders with manifests that name sources (docs/labels.md). Each of WAYS is cross-validated over
 sources, or captures, as `wirewise train --by source` does, once for each dealing of the folds. With --beside,
-models learn from made traffic of a profile as well, and are judged on captures alone. Printed is what is
+models learn from made traffic of a profile as well, and are judged on captures alone; with --apart by trees
+of their own, as `wirewise train --apart` does. Printed is what is
 found on any packet of a flow with the margins that each dealing calls for, see
 `wirewise.evaluate.out_of_fold`: families are the mean over kinds of attacks of the mean over their sources,
 sources and captures the mean over these.
@@ -28,6 +29,7 @@ from scripts import models
 from wirewise.datasets import Table
 from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate import out_of_fold, train
+from wirewise.evaluate.apart import Apart
 from wirewise.evaluate.lesson import Recipe
 from wirewise.evaluate.phases import Late
 from wirewise.evaluate.train import BENIGN_ONLY, TREES
@@ -90,6 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--dealings", type=int, default=4, help="ways to deal the sources [4]")
     parser.add_argument("--beside", choices=sorted(PROFILES), help="made traffic to learn from as well")
+    parser.add_argument("--apart", type=int, help="how many trees of their own learn from it")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     try:
@@ -97,7 +100,10 @@ def main(arguments: list[str] | None = None) -> int:
         table = captured(options.captures, feature_set)
         beside = made(feature_set, options.beside) if options.beside else None
         chosen = [way for way in WAYS if options.ways in way.name]
-        found = {way.name: measured(table, way, options.by, options.dealings, beside) for way in chosen}
+        apart = None if options.apart is None else Apart("flood", options.apart)
+        found = {
+            way.name: measured(table, way, options.by, options.dealings, beside, apart) for way in chosen
+        }
     except WirewiseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -107,6 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
         command += f" --ways '{options.ways}'" if options.ways else ""
         command += f" --by {options.by}" if options.by != "source" else ""
         command += f" --beside {options.beside}" if options.beside else ""
+        command += f" --apart {options.apart}" if options.apart else ""
         print(
             json.dumps(
                 {"command": f"{command} --dealings {options.dealings} --json", "ways": found}, indent=1
@@ -131,14 +138,20 @@ def made(feature_set: FeatureSet, profile: str) -> Table:
 
 
 def measured(
-    table: Table, way: Way, by: str, dealings: int, beside: Table | None = None
+    table: Table,
+    way: Way,
+    by: str,
+    dealings: int,
+    beside: Table | None = None,
+    apart: Apart | None = None,
 ) -> list[dict[str, Any]]:
     """For each of SHOWN what each dealing lost on sources, or captures, judged by the margin of others, and
-    found. beside : what is learned from as well.
+    found. beside, apart : what is learned from as well, and how.
     """
     training = train(
         table, way.estimator, trees=way.trees, depth=way.depth, leaf=way.leaf, two_classes=way.two_classes,
         recipe=way.recipe, late=way.late, group=by, seeds=dealings, beside=beside,
+        apart=apart,
     )  # fmt: skip
     if training.folds is None or not training.folds.scored:
         raise InputError("the captures", "cannot be cross-validated", "give more of them")

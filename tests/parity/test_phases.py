@@ -13,6 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from tests.parity.cases import Case
 from tests.parity.harness import Run, assert_agree, needs_kernel
 from tests.parity.test_sequences import conversations
+from wirewise.evaluate.apart import Together
 from wirewise.evaluate.operating_point import LateMargin, OperatingPoint
 from wirewise.evaluate.phases import Phases
 from wirewise.feature_sets import FeatureSet
@@ -30,6 +31,7 @@ START = 6
         ("forest", 4, "tail-calls"),
         ("boosting", 2, "tail-calls"),
         ("boosting", 3, "inline"),
+        ("forest, and one of its own", 3, "functions"),
     ],
 )
 def test_planes_agree(kind: str, classes: int, shape: str, tmp_path: Path) -> None:
@@ -42,16 +44,17 @@ def test_planes_agree(kind: str, classes: int, shape: str, tmp_path: Path) -> No
         }
     )  # fmt: skip
 
-    def part() -> RandomForestClassifier | HistGradientBoostingClassifier:
+    def part(classes: int = classes) -> RandomForestClassifier | HistGradientBoostingClassifier:
         rows = rng.integers(0, (300, 40, 300, 2000), (400, 4))
         made = (
             RandomForestClassifier(5, max_depth=4, random_state=1)
-            if kind == "forest"
+            if kind.startswith("forest")
             else HistGradientBoostingClassifier(max_iter=4, max_depth=3)
         )
         return made.fit(rows, rng.integers(0, classes, 400))
 
-    imported = import_model(Phases(part(), part(), 1, START, classes), margin=True).model
+    first, late = (Together(part(2), part(2)), part(2)) if "own" in kind else (part(), part())
+    imported = import_model(Phases(first, late, 1, START, classes), margin=True).model
     spread = int(np.abs(imported.predict(rng.integers(0, 300, (200, 4)))[1]).mean())
     point = OperatingPoint(0, spread // 9, 1, 1, 0, None, 0, 0, 0, late=LateMargin(1, START, spread // 3))
     case = Case("phases", feature_set, point.set(imported), {"version": 1, "classes": {}}, shape=shape)

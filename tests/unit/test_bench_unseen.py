@@ -13,6 +13,7 @@ from bench import unseen
 from tests.unit.test_out_of_fold import drawn
 from wirewise.errors import InputError
 from wirewise.evaluate import out_of_fold
+from wirewise.evaluate.apart import Apart
 from wirewise.evaluate.lesson import Recipe
 
 
@@ -51,6 +52,15 @@ def test_sources_and_captures_weigh_the_same_however_many_flows_they_have() -> N
     assert found(2, column="unit") == (1 / 2 + 1 / 3) / 2
     assert found(3) == 1 / 8
     assert found(3, 5) == (2 / 4) / 2 and found(3, 1) == (2 / 4 + 1) / 2
+
+
+def test_trees_that_alone_learn_from_what_is_beside_are_measured_too() -> None:
+    rng = np.random.default_rng(3)
+    table, beside = drawn(rng), drawn(rng)
+    way = unseen.Way("forest", 4, 4, True, Recipe())
+    both = unseen.measured(table, way, "source", 1, beside, Apart("flood", 4))
+    assert [step["wish"] for step in both] == list(unseen.SHOWN)
+    assert both != unseen.measured(table, way, "source", 1, beside)
 
 
 def test_what_has_no_scores_is_an_error() -> None:

@@ -20,6 +20,7 @@ from wirewise.compiler import Compiled
 from wirewise.datasets import Table
 from wirewise.errors import InputError
 from wirewise.evaluate import Training, matrix, numbers, out_of_fold
+from wirewise.evaluate.apart import Apart
 from wirewise.evaluate.binary_training import BinaryClassifier
 from wirewise.evaluate.fidelity import HeldOut
 from wirewise.evaluate.held_out import Parts, parts
@@ -70,6 +71,8 @@ def train(
     copies: int = 1,
     teacher: str | Any = None,
     beside: AnyTable | None = None,
+    apart: str | None = None,
+    apart_trees: int = 16,
 ) -> Training:
     """Fit an estimator to a table, and test it on captures, or flows, it has not seen.
 
@@ -103,6 +106,8 @@ def train(
     - teacher: "forest", "extra-trees", "hist-gradient-boosting" or "mlp", or a fitted classifier: learn from
       the scores of a large model.
     - beside: a table of the same features to learn from as well and never to test, such as of made traffic.
+      apart: the name of a class that apart_trees trees of their own learn from it, as the others do not;
+      needs two_classes. None: all learn from both.
 
     Gives a `Training`: `estimator` (which predicts class names), `classes` in the order of their numbers,
     `report`, `by_flow` and `folds` (what a split by flow and a cross-validation say), `doubts` (what makes
@@ -121,6 +126,7 @@ def train(
         refit=refit, group=group, folds=folds, seeds=seeds,
         at=None if at is None else At.parse(str(at)), augment=augment, copies=copies, teacher=teacher,
         beside=None if beside is None else table_of(beside, feature_set),
+        apart=None if apart is None else Apart(apart, apart_trees),
     )  # fmt: skip
     if not isinstance(training.estimator, BinaryClassifier):
         names = (training.classes, rows.feature_set.feature_names)

@@ -18,6 +18,7 @@ from wirewise.console import console, grid, listing, note, percent, print_json, 
 if TYPE_CHECKING:
     from wirewise.datasets import Table
     from wirewise.evaluate import Report, Training
+    from wirewise.evaluate.apart import Apart
     from wirewise.evaluate.phases import Late
     from wirewise.evaluate.teaching import Comparison, Fitted
     from wirewise.evaluate.train import CrossValidation
@@ -160,6 +161,21 @@ def train(
             "`wirewise traffic`. No margin rests on it."
         ),
     ] = None,
+    apart: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="Trees of their own learn what --beside has, as a class of this name, such as flood; the "
+            "others do not. Whichever are surer decide. With --two-classes.",
+        ),
+    ] = None,
+    apart_trees: Annotated[
+        int | None,
+        typer.Option(
+            help="Their number, with --apart: the fewer, the more they must agree. Default: 16, for a forest "
+            "of 20."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
     plot: PlotOption = None,
     as_json: Json = False,
@@ -231,6 +247,7 @@ def train(
             copies=copies,
             teacher=_teacher(teacher, table, seed, test_share, group),
             beside=more,
+            apart=_apart(apart, apart_trees),
         )
     facts = {
         **training.facts,
@@ -280,6 +297,18 @@ def _late(start: int | None, trees: int | None, depth: int | None, leaf: int | N
         return Late(start, **given)
     if given:
         raise InputError(f"--late-{next(iter(given))}", "is for a late model", "add --late-from 30")
+    return None
+
+
+def _apart(name: str | None, trees: int | None) -> Apart | None:
+    """The class of what is beside, by these options; None without them."""
+    from wirewise.errors import InputError
+    from wirewise.evaluate.apart import Apart
+
+    if name is not None:
+        return Apart(name) if trees is None else Apart(name, trees)
+    if trees is not None:
+        raise InputError("--apart-trees", "is for a class of its own", "add --apart flood")
     return None
 
 

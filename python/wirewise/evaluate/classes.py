@@ -14,7 +14,7 @@ from wirewise.frames import integers
 
 BENIGN = "benign"
 ATTACK = "attack"
-"""Where this is the only other class, every label but benign means it."""
+"""Where there are these two classes, every label that names no class means it."""
 TWO_CLASSES = [BENIGN, ATTACK]
 
 
@@ -59,7 +59,7 @@ def benign_of(classes: Sequence[str]) -> int:
 
 
 def class_of(label: str, classes: Sequence[str]) -> str:
-    """The class that a label means: itself, but where the classes are benign and attack, any other label is
-    an attack.
+    """The class that a label means: itself, but where benign and attack are classes, any label that is none
+    is an attack.
     """
-    return ATTACK if label and label not in classes and set(classes) == set(TWO_CLASSES) else label
+    return ATTACK if label and label not in classes and set(TWO_CLASSES) <= set(classes) else label

@@ -108,10 +108,7 @@ class Phases:
         found = np.zeros((len(x), len(self.classes_)))
         for part, mine in ((self.first, ~later), (self.late, later)):
             if mine.any():
-                said = scores(part, x[mine], len(self.classes_))
-                assert said is not None
-                # Forests give a mean over their trees; integers are sums.
-                found[mine] = said * (1 if hasattr(part, "decision_function") else _trees(part))
+                found[mine] = sums(part, x[mine], len(self.classes_))
         return found
 
     def predict(self, rows: Any) -> NDArray[Any]:
@@ -119,5 +116,8 @@ class Phases:
         return np.asarray(self.classes_[self.decision_function(rows).argmax(axis=1)])
 
 
-def _trees(part: Any) -> int:
-    return len(getattr(part, "estimators_", [part]))
+def sums(part: Any, rows: NDArray[np.int64], classes: int) -> NDArray[np.float64]:
+    """What fitted trees add up for each class, (n, classes), as integers do; forests give a mean."""
+    said = scores(part, rows, classes)
+    assert said is not None
+    return said * (1 if hasattr(part, "decision_function") else len(getattr(part, "estimators_", [part])))

@@ -16,9 +16,11 @@ from wirewise import html
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate import leaks, out_of_fold, teaching
+from wirewise.evaluate.apart import KEY as APART
+from wirewise.evaluate.apart import Apart, Together
 from wirewise.evaluate.autoencoder import HIDDEN as REMEMBERED
 from wirewise.evaluate.autoencoder import Autoencoder
-from wirewise.evaluate.classes import BENIGN, check_classes, matrix, numbers
+from wirewise.evaluate.classes import BENIGN, TWO_CLASSES, check_classes, matrix, numbers
 from wirewise.evaluate.families import families, kinds
 from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
 from wirewise.evaluate.lesson import Lesson, Recipe, class_weights
@@ -190,6 +192,7 @@ def train(
     copies: int = 1,
     teacher: str | Any = None,
     beside: Table | None = None,
+    apart: Apart | None = None,
     progress: Progress = silent,
 ) -> Training:
     """Fit an estimator to a table and test it on captures, or flows, it has not seen.
@@ -210,8 +213,10 @@ def train(
     `copies` variants of each row that is learned from are learned from as well. teacher : a name of
     `teaching.TEACHERS`, or a fitted classifier, whose scores the estimator learns from, see there; the report
     then has the teacher and the same estimator without it beside. beside : a table of the same feature set,
-    such as of made traffic, that is learned from as well and never tested; no margin rests on it. progress :
-    called with the share that is done, 0 to 1, though not while a teacher is fitted.
+    such as of made traffic, that is learned from as well and never tested; no margin rests on it. apart :
+    trees of their own learn from it, and from what is benign in the table; the others do not; both become
+    one `Together`. Needs two_classes. progress : called with the share that is done, 0 to 1, though not
+    while a teacher is fitted.
 
     The estimator was fitted to the training part only, so the report is about that very model. With refit
     it is then fitted again, to all rows: the model that is kept has seen more than the one the report is
@@ -223,22 +228,29 @@ def train(
     known = [part.frame.select("label") for part in (usable, beside and beside.labelled) if part]
     every = Table(pl.concat(known), table.feature_set)
     classes = check_classes(every, two=two_classes or benign_only, one=benign_only)
+    if apart is not None:
+        _check_apart(apart, estimator, beside, two_classes, late, teacher)
+        classes.append(apart.name)
     rows, labels = matrix(usable), numbers(usable, classes)
     settings = {
         "depth": depth, "trees": trees, "leaf": leaf, "hidden": hidden, "encoding": encoding, "seed": seed
     }  # fmt: skip
 
-    def lesson_of(recipe: Recipe) -> Lesson:
+    # What the trees of a class of its own find is an attack to the others.
+    learned, taught_as = (labels, classes) if apart is None else (np.minimum(labels, 1), TWO_CLASSES)
+
+    def lesson_of(recipe: Recipe, beside: Table | None) -> Lesson:
         return Lesson.of(
-            table, rows, labels, classes,
-            class_weights=lambda of, weights: class_weights(of, classes, class_weight, weights),
+            table, rows, learned, taught_as,
+            class_weights=lambda of, weights: class_weights(of, taught_as, class_weight, weights),
             augment=augment, copies=copies, seed=seed, recipe=recipe, beside=beside,
         )  # fmt: skip
 
     at = at or usual(late.start if late else None)
     phase = None if late is None else _phase(late, table, estimator, teacher)
     recipes = [recipe or Recipe()] if phase is None else (recipe or Recipe()).of_phases(phase)
-    lesson, *later = [lesson_of(each) for each in recipes]
+    lesson, *later = [lesson_of(each, beside if apart is None else None) for each in recipes]
+    own = None if apart is None else lesson_of(recipes[0], beside)
     done = 0
 
     def make_late(late: Late) -> Any:
@@ -248,6 +260,9 @@ def train(
         nonlocal done
         fresh = make_estimator(estimator, **settings)  # type: ignore[arg-type]
         fitted = lesson.teach(fresh, on, teacher, lambda share: progress((done + share) / fits))
+        if own is not None and apart is not None:
+            fresh = make_estimator(estimator, **{**settings, "trees": apart.trees})  # type: ignore[arg-type]
+            fitted = Together(fitted, own.teach(fresh, on[learned[on] == 0]))
         if late is not None:
             second = later[0].teach(make_late(late), on)
             fitted = Phases(fitted, second, packets_feature(table.feature_set), late.start, len(classes))
@@ -264,8 +279,8 @@ def train(
     if late is not None:
         make_late(late)
     parts = split(usable.frame, group, test_share=test_share, seed=seed)
-    met = set(labels[parts.learn].tolist()) | set(lesson.beside[1].tolist() if lesson.beside else ())
-    missing = sorted(set(range(len(classes))) - met)
+    met = set(learned[parts.learn].tolist()) | set(lesson.beside[1].tolist() if lesson.beside else ())
+    missing = sorted(set(range(len(taught_as))) - met)
     if missing and not (benign_only and missing == [1]):
         raise InputError(
             "the table",
@@ -319,7 +334,8 @@ def train(
         **({"dealings": _dealings(crossed, at)} if crossed and crossed.recall else {}),
         **margins(fitted, crossed, rows, classes),
         **({LATE: {"feature": phase.feature, **asdict(late)}} if late and phase else {}),
-        **lesson.facts(),
+        **({APART: asdict(apart)} if apart else {}),
+        **(own or lesson).facts(),
         **lessons.facts(),
     }
     return Training(fitted, classes, report, facts, usable, parts, by_flow, crossed, tuple(doubts), taught)
@@ -409,6 +425,21 @@ def _phase(late: Late, table: Table, estimator: Any, teacher: Any) -> Phase:
         raise InputError("a teacher", "teaches one model, not a late one as well", "leave one of them out")
     index = packets_feature(table.feature_set)
     return Phase(table.feature_set.feature_names[index], late.start, late=True)
+
+
+def _check_apart(
+    apart: Apart, estimator: Any, beside: Table | None, two_classes: bool, late: Late | None, teacher: Any
+) -> None:
+    """Raises InputError where there can be no trees of a class of its own."""
+    what = f"the class {apart.name!r} of what is beside"
+    if beside is None:
+        raise InputError(what, "has no table to learn from", "give one beside")
+    if not two_classes:
+        raise InputError(what, "is told from two classes", "learn two classes, benign and attack")
+    if estimator not in TREES or teacher is not None:
+        raise InputError(what, "is found by trees without a teacher", f"choose of {', '.join(TREES)}")
+    if late is not None and estimator == "boosting":
+        raise InputError(what, "has no room beside a late model of boosting", "choose a forest")
 
 
 def _dealings(crossed: CrossValidation, at: At) -> dict[str, Any]:

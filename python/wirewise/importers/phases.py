@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from wirewise.importers.apart import added_together, kind_of
 from wirewise.importers.lowering import Cuts, SourceTree, build, check_features, class_names, only_sum
 from wirewise.importers.request import Imported, Request
-from wirewise.importers.sklearn import added_by, imported_from
+from wirewise.importers.sklearn import imported_from
 from wirewise.models.tree import LEAF
 
 _NO_NODE = -1
@@ -28,7 +29,7 @@ def import_phases(estimator: Any, request: Request) -> Imported:
     names = class_names(request, estimator.classes_.tolist())
     feature, start = estimator.feature, estimator.start
     parts = [
-        added_by(part, replace(request, subject=f"{request.subject}, {which}"), len(names))
+        added_together(part, replace(request, subject=f"{request.subject}, {which}"), len(names))
         for which, part in (("first", estimator.first), ("late", estimator.late))
     ]
     trees = [gated(tree, feature, start, late=late) for late, part in enumerate(parts) for tree in part.trees]
@@ -44,7 +45,7 @@ def import_phases(estimator: Any, request: Request) -> Imported:
         base=[0.0] * bases.shape[1],
         fractions=all(part.fractions for part in parts),
     )
-    kinds = [type(part).__name__ for part in (estimator.first, estimator.late)]
+    kinds = [kind_of(part) for part in (estimator.first, estimator.late)]
     what = f"{kinds[0]}, from packet {start} on {kinds[1]}"
     return imported_from(estimator, request.outer, built, names, [built.note], what)
 

@@ -160,6 +160,14 @@ _BUILT_IN = (
         "as of its parts",
         "what `wirewise train` makes with `--late-from`",
     ),
+    Format(
+        "wirewise.Together",
+        "wirewise",
+        "apart:import_together",
+        "as of its parts",
+        "as of its parts",
+        "what `wirewise train` makes with `--apart`",
+    ),
     Format("wirewise.BinaryClassifier", "wirewise", "binary:import_classifier", NO_TEST, _AGREEING, _BINARY),
     Format(
         ".bnn",
