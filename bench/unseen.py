@@ -98,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         feature_set = FeatureSet.load(options.feature_set)
         table = captured(options.captures, feature_set)
-        beside = made(feature_set, options.beside) if options.beside else None
+        beside = models.made_beside(feature_set, options.beside) if options.beside else None
         chosen = [way for way in WAYS if options.ways in way.name]
         apart = None if options.apart is None else Apart("flood", options.apart)
         found = {
@@ -129,12 +129,6 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{spread(step['captures'])} % of captures, {spread(step['recall'])} % of flows"
             )
     return 0
-
-
-def made(feature_set: FeatureSet, profile: str) -> Table:
-    """28 captures of a profile: of any pace, every other with both directions."""
-    parts = (models.made_traffic(feature_set, profile, 24), models.busy_traffic(feature_set, profile, 4))
-    return Table(pl.concat([part.frame for part in parts]), feature_set)
 
 
 def measured(

@@ -26,8 +26,11 @@ from wirewise.datasets.captures import ETHERNET, CapturedPacket
 from wirewise.datasets.table import SOURCE, build_table_from
 from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate import Training, out_of_fold, train
+from wirewise.evaluate.apart import KEY as APART
+from wirewise.evaluate.apart import Apart
 from wirewise.evaluate.classes import TWO_CLASSES
 from wirewise.evaluate.lesson import Recipe
+from wirewise.evaluate.phases import KEY as LATE
 from wirewise.evaluate.phases import Late
 from wirewise.feature_sets import PRESETS, FeatureSet
 from wirewise.files import write_atomically
@@ -61,7 +64,8 @@ _SHORTEST = 10
 @dataclass(frozen=True)
 class Making:
     """How one is made. feature_set : a preset, or a file beside the models. table : what it learns from, of
-    captures. by : what is never learned from and tested on.
+    captures. by : what is never learned from and tested on. apart : trees of their own, which learn from
+    traffic of the profile `beside`.
     """
 
     feature_set: FeatureSet
@@ -74,6 +78,8 @@ class Making:
     by: str
     leaf: int | None = None
     late: Late | None = None
+    beside: str | None = None
+    apart: Apart | None = None
 
 
 def floods(feature_set: FeatureSet, captures: Sequence[Path]) -> Table:
@@ -110,7 +116,7 @@ MAKINGS = {
     ),
     "@intrusion": Making(
         PRESETS["pairs"], conversations, "forest", 20, 12, True, _RECIPE, "source", leaf=20,
-        late=Late(leaf=20),
+        late=Late(leaf=20), beside="many-sources", apart=Apart("flood"),
     ),
     "@voip-or-bulk": Making(
         FeatureSet.load(HERE / "voip-or-bulk.yaml"), sessions, "forest", 10, 8, False,
@@ -141,11 +147,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def made(model: Ready, making: Making, captures: Sequence[Path]) -> dict[str, bytes]:
     """The files of a model: JSON and card, by name."""
     table = making.table(making.feature_set, captures)
+    beside = made_beside(making.feature_set, making.beside) if making.beside else None
     with step(f"training {model.name}"):
         training = train(
             table, making.estimator, trees=making.trees, depth=making.depth, leaf=making.leaf,
             two_classes=making.two_classes, recipe=making.recipe, late=making.late, group=making.by,
-            seeds=SEEDS, refit=True,
+            seeds=SEEDS, refit=True, beside=beside, apart=making.apart,
         )  # fmt: skip
     imported = import_model(training.estimator, classes=training.classes, margin=True)
     facts = training.facts | {KEY: {"name": model.name}}
@@ -179,6 +186,11 @@ def busy_traffic(feature_set: FeatureSet, profile: str, runs: int) -> Table:
     """
     arguments = [(profile, 2000 + run, (1.5, 3.0, 6.0)[run % 3], BUSY, run % 2 == 1) for run in range(runs)]
     return _made(feature_set, profile, arguments)
+
+
+def made_beside(feature_set: FeatureSet, profile: str) -> Table:
+    """28 captures of a profile: of any pace, every other with both directions."""
+    return _joined(made_traffic(feature_set, profile, 24), busy_traffic(feature_set, profile, 4))
 
 
 def _made(
@@ -228,7 +240,8 @@ def _of_kinds(table: Table, feature_set: FeatureSet) -> Table:
 def card_of(model: Ready, training: Training, bundle: ww.Bundle, captures: Sequence[str]) -> str:
     """What is known of a model, as Markdown."""
     manifest = bundle.manifest
-    learned = [f"made traffic ({MADE})"] if any(_is_made(unit) for unit in _units(training)) else []
+    made_too = APART in training.facts or any(_is_made(unit) for unit in _units(training))
+    learned = [f"made traffic ({MADE})"] if made_too else []
     sources = sum(not _is_made(unit) for unit in _units(training))
     if captures:
         learned.append(f"captures of {sources} source{'s' if sources != 1 else ''}")
@@ -238,7 +251,7 @@ def card_of(model: Ready, training: Training, bundle: ww.Bundle, captures: Seque
         f"- Classes: {', '.join(manifest.classes)}",
         f"- Reads: {len(manifest.features)} features, flows by {manifest.flow.key}",
         f"- Model: {manifest.model.summary}",
-        *_second(training),
+        *_others(training),
         f"- Learned from: {' and '.join(learned)}",
         "- Made by: `make models" + (f" CAPTURES='{' '.join(captures)}'" if captures else "") + "`", "",
     ]  # fmt: skip
@@ -254,18 +267,23 @@ def card_of(model: Ready, training: Training, bundle: ww.Bundle, captures: Seque
         return "\n".join([*lines, "", note, ""])
     alone = (
         "While the only source of a family is judged, they have not met its kind at all."
-        if manifest.classes == TWO_CLASSES
+        if set(TWO_CLASSES) <= set(manifest.classes)
         else "A family of one source is dealt by flow, so its figure is too good."
     )
     return "\n".join([*lines, *_found(model.wish, crossed.scored, alone)])
 
 
-def _second(training: Training) -> list[str]:
-    late = training.facts.get("late")
-    if not late:
-        return []
-    said = f"{late['trees']} of the trees judge, with a margin of their own"
-    return [f"- Flows that last: from packet {late['start']} on, {said}"]
+def _others(training: Training) -> list[str]:
+    """Trees beside the usual ones."""
+    own, late = training.facts.get(APART), training.facts.get(LATE)
+    lines = []
+    if own:
+        said = f"{own['trees']} of the trees; the only attacks they have met are made ones"
+        lines.append(f"- The class `{own['name']}`: {said}")
+    if late:
+        said = f"{late['trees']} of the trees judge, with a margin of their own"
+        lines.append(f"- Flows that last: from packet {late['start']} on, {said}")
+    return lines
 
 
 def _units(training: Training) -> list[str]:

@@ -124,7 +124,7 @@ def test_one_margin_holds_for_both(table: Table, beside: Table) -> None:
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        ({"two_classes": False}, "told from two classes"),
+        ({"two_classes": False}, "comes beside two classes"),
         ({"beside": None}, "has no table to learn from"),
         ({"estimator": "mlp"}, "trees without a teacher"),
         ({"teacher": "forest"}, "trees without a teacher"),

@@ -435,7 +435,7 @@ def _check_apart(
     if beside is None:
         raise InputError(what, "has no table to learn from", "give one beside")
     if not two_classes:
-        raise InputError(what, "is told from two classes", "learn two classes, benign and attack")
+        raise InputError(what, "comes beside two classes", "learn two classes, benign and attack")
     if estimator not in TREES or teacher is not None:
         raise InputError(what, "is found by trees without a teacher", f"choose of {', '.join(TREES)}")
     if late is not None and estimator == "boosting":

@@ -81,7 +81,7 @@ READY.add(
 READY.add(
     Ready(
         "@intrusion",
-        "attack or benign, by the conversation, its destination and source, and how both did before",
+        "attack, flood or benign, by the conversation, its destination and source, and how both did before",
         "For an interface that sees both directions, such as a router's or a mirror port. Use it to count "
         "and to look closer, or to send flows to Suricata.",
         f"Most of what the table below says is found rarely. {_WEB}",
