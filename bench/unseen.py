@@ -6,11 +6,10 @@
 
 CAPTURES: folders with manifests that name sources (docs/labels.md). Each of WAYS is cross-validated over
 sources, or captures, as `wirewise train --by source` does, once for each dealing of the folds. With --beside,
-models learn from made traffic of a profile as well, and are judged on captures alone; with --apart by trees
-of their own, as `wirewise train --apart` does. Printed is what is
-found on any packet of a flow with the margins that each dealing calls for, see
-`wirewise.evaluate.out_of_fold`: families are the mean over kinds of attacks of the mean over their sources,
-sources and captures the mean over these.
+models learn from made traffic of a profile as well, and are judged on captures alone; with --apart, trees of
+their own learn it, as with `wirewise train --apart`. Printed is what is found on any packet of a flow with
+the margins that each dealing calls for, see `wirewise.evaluate.out_of_fold`: families are the mean over
+kinds of attacks of the mean over their sources, sources and captures the mean over these.
 """
 
 from __future__ import annotations

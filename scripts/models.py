@@ -266,7 +266,8 @@ def card_of(model: Ready, training: Training, bundle: ww.Bundle, captures: Seque
         note = "Figures are shares of packets, in captures that no training has seen."
         return "\n".join([*lines, "", note, ""])
     alone = (
-        "While the only source of a family is judged, they have not met its kind at all."
+        "While the only source of a family is judged, they have not met its kind"
+        + (", or only what was made of it." if APART in training.facts else " at all.")
         if set(TWO_CLASSES) <= set(manifest.classes)
         else "A family of one source is dealt by flow, so its figure is too good."
     )

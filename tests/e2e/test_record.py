@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from tests.e2e import needs
 from tests.e2e.sending import send_all
+from tests.e2e.serving import until
 from tests.parity.frames import Fuzzer
 from tests.patience import PATIENCE_S
 from wirewise.datasets import extract_table, write_capture
@@ -107,10 +107,8 @@ def test_rows_are_those_of_a_capture(made: Wire, plane: str, tmp_path: Path) -> 
             process.send_signal(signal.SIGSTOP)  # as if it got no CPU so long
             send(made, frames[begin : begin + room])
             process.send_signal(signal.SIGCONT)
-            end = time.monotonic() + PATIENCE_S
-            while len(list(parts.iterdir())) * room < min(begin + room, len(frames)):
-                assert time.monotonic() < end, f"of {begin + room} packets some were not recorded"
-                time.sleep(0.005)
+            sent = min(begin + room, len(frames))
+            until(f"{sent} packets are recorded", lambda: len(list(parts.iterdir())) * room >= sent)  # noqa: B023
         said, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
     summary = json.loads(said)

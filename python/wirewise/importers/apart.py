@@ -8,24 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from wirewise.importers.lowering import build, check_features, class_names, only_sum
+from wirewise.importers.lowering import class_names, only_sum
 from wirewise.importers.request import Imported, Request
-from wirewise.importers.sklearn import Added, added_by, imported_from
+from wirewise.importers.sklearn import Added, added_by, built_of, imported_from
 
 
 def import_together(estimator: Any, request: Request) -> Imported:
     """What `wirewise.evaluate.apart.Together` is fitted to."""
     only_sum(request)
     names = class_names(request, estimator.classes_.tolist())
-    added = added_together(estimator, request, len(names))
-    built = build(
-        request,
-        added.trees,
-        n_features=check_features(request, estimator.n_features_in_),
-        n_classes=len(names),
-        base=added.base,
-        fractions=added.fractions,
-    )
+    built = built_of(estimator, added_together(estimator, request, len(names)), request, len(names))
     return imported_from(estimator, request.outer, built, names, [built.note], kind_of(estimator))
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from wirewise.importers.apart import added_together, kind_of
-from wirewise.importers.lowering import Cuts, SourceTree, build, check_features, class_names, only_sum
+from wirewise.importers.lowering import Cuts, SourceTree, class_names, only_sum
 from wirewise.importers.request import Imported, Request
-from wirewise.importers.sklearn import imported_from
+from wirewise.importers.sklearn import Added, built_of, imported_from
 from wirewise.models.tree import LEAF
 
 _NO_NODE = -1
@@ -37,14 +37,8 @@ def import_phases(estimator: Any, request: Request) -> Imported:
     for output, base in enumerate(bases.T):
         if base.any():
             trees.append(_constants(base, feature, start, output if len(bases.T) > 1 else None))
-    built = build(
-        request,
-        trees,
-        n_features=check_features(request, estimator.n_features_in_),
-        n_classes=len(names),
-        base=[0.0] * bases.shape[1],
-        fractions=all(part.fractions for part in parts),
-    )
+    added = Added(trees, [0.0] * bases.shape[1], fractions=all(part.fractions for part in parts))
+    built = built_of(estimator, added, request, len(names))
     kinds = [kind_of(part) for part in (estimator.first, estimator.late)]
     what = f"{kinds[0]}, from packet {start} on {kinds[1]}"
     return imported_from(estimator, request.outer, built, names, [built.note], what)

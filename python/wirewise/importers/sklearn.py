@@ -51,15 +51,7 @@ def _import_trees(estimator: Any, trees: list[Any], request: Request, votes: Vot
         raise request.refuse("predicts several outputs", "train one classifier for the output you need")
     names = class_names(request, estimator.classes_.tolist())
     added = _fractions(trees, request, range(len(names)), len(names), differences=votes == "sum")
-    built = build(
-        request,
-        added.trees,
-        n_features=check_features(request, estimator.n_features_in_),
-        n_classes=len(names),
-        votes=votes,
-        base=added.base,
-        fractions=True,
-    )
+    built = built_of(estimator, added, request, len(names), votes)
     notes = [built.note] if built.note else []
     if votes == "majority" and len(trees) > 1:
         notes.append("majority votes were asked for: scikit-learn itself adds the trees' class fractions")
@@ -108,14 +100,7 @@ def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
     names = class_names(request, estimator.classes_.tolist())
     if getattr(estimator, "is_categorical_", None) is not None and np.any(estimator.is_categorical_):
         raise request.refuse("splits on categorical features", "train it with categorical_features=None")
-    added = _stages(estimator, request)
-    built = build(
-        request,
-        added.trees,
-        n_features=check_features(request, estimator.n_features_in_),
-        n_classes=len(names),
-        base=added.base,
-    )
+    built = built_of(estimator, _stages(estimator, request), request, len(names))
     return imported_from(estimator, request.outer, built, names, [built.note])
 
 
@@ -126,6 +111,19 @@ class Added:
     trees: list[SourceTree]
     base: list[float]
     fractions: bool
+
+
+def built_of(estimator: Any, added: Added, request: Request, classes: int, votes: Votes = "sum") -> Built:
+    """The integers of all that an estimator adds up."""
+    return build(
+        request,
+        added.trees,
+        n_features=check_features(request, estimator.n_features_in_),
+        n_classes=classes,
+        votes=votes,
+        base=added.base,
+        fractions=added.fractions,
+    )
 
 
 def added_by(estimator: Any, request: Request, classes: int) -> Added:
