@@ -104,6 +104,7 @@ def test_the_group_reads_what_root_reads(reader: Reader, words: str) -> None:
         # Times go on, and with them the width of their column.
         said = re.sub(r"\d+(\.\d+)? ?(ns|µs|us|ms|s|min|h)\b", "T", said)
         said = re.sub(r" {2,}", "  ", said)
+        said = re.sub(r'"time": ?"[^"]+"(,\s*"attached")', r"T\1", said)  # when it was asked
         return re.sub(r'("(?:age|idle|duration)\w*": ?)[\d.]+', r"\1T", said)
 
     told, wanted = (
