@@ -26,9 +26,10 @@ echo "{me} complains" >&2
 printf '%s::test\\tclang: none\\n' {me} >>"$WIREWISE_SKIPPED"
 exit {code}
 """
-# As a test that does not end, with a process of its own.
+# As a test that does not end, with a process of its own. That one starts no program: a shell that waits
+# for one when it is interrupted goes on if the program had just ended by itself.
 HANG = """#!/bin/bash
-bash -c 'echo $$ >{me}.child; touch {me}.started; exec sleep 600'
+bash -c 'echo $$ >{me}.child; true >{me}.started; exec sleep 600'
 exit 1
 """
 
