@@ -130,6 +130,19 @@ def test_a_reflected_flood_is_one_by_its_number(kind: str) -> None:
         assert set(rows["tcp_flags"].tolist()) <= {SYN | ACK, RST | ACK, RST}, "nobody asks for a connection"
 
 
+def test_programs_repeat_themselves_and_log_in_nowhere() -> None:
+    rows = rows_of({"automation": 1}, duration_s=120, rate=100, both_directions=True)
+    assert not np.isin(rows["destination_port"], [21, 22, 23, 25, 110, 143, 445, 3306, 3389]).any()
+    opened = rows[(rows["protocol"] == 6) & (rows["tcp_flags"] == SYN)]
+    ends = ["source", "destination", "destination_port"]
+    unevenness = []
+    for program in np.unique(opened[ends]):
+        gaps = np.diff(opened["time_ns"][opened[ends] == program])
+        if len(gaps) >= 10:
+            unevenness.append(gaps.std() / gaps.mean())
+    assert len(unevenness) >= 10 and np.median(unevenness) < 0.2
+
+
 def test_payloads_of_services_differ_as_binary_messages_do() -> None:
     of_zeros, of_text = [], []
     for number in range(200):

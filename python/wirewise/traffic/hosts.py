@@ -179,7 +179,7 @@ class Flow:
         inside: bool,
         flags: int,
         length: int = 0,
-        content: Content = Content.TLS,
+        content: int = Content.TLS,
         *,
         window: int | None = None,
         options: Options | None = None,
@@ -247,7 +247,7 @@ class Flow:
         return at + round_trip
 
     def send(
-        self, at: float, from_inside: bool, size: int, round_trip: float, content: Content = Content.TLS
+        self, at: float, from_inside: bool, size: int, round_trip: float, content: int = Content.TLS
     ) -> float:
         """Send size bytes in bursts of a growing window; every other segment is acknowledged."""
         segment = self.segment_size(from_inside)

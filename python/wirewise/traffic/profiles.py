@@ -14,7 +14,7 @@ from random import Random
 from wirewise.errors import InputError, choose
 from wirewise.registry import Registry
 
-from . import attacks, benign, intrusions, mobile, reflection, sessions
+from . import attacks, automation, benign, intrusions, mobile, reflection, sessions
 from .hosts import Recorder
 
 BENIGN = "benign"
@@ -81,6 +81,12 @@ _kind(
     "tcp-reflection",
     "SYN-ACKs and resets of servers to a host that never asked them",
     reflection.tcp_reflection,
+)
+_kind(
+    "automation",
+    "programs that ask again and again: calls of an API, checks, scrapes, polls, look-ups",
+    automation.automation,
+    BENIGN,
 )
 ALL_KINDS = tuple(KINDS_BY_NAME)
 
