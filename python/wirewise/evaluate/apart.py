@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees that learn from a table beside alone, such as of made floods, and find a class of their own.
+"""Trees that learn the attacks of a table beside alone, such as made floods, and find a class of their own.
 
 Learned together, made traffic and captures take trees from each other: whoever knows the floods finds fewer
 guessed logins (docs/training.md). Apart, whichever is surer decides, by the same margin. A tree adds at most
-one to a sum, so fewer trees must agree more to be ahead by as much.
+one to a sum, so fewer trees must agree more to be ahead by as much. Captures beside that have no attacks are
+for all trees.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from wirewise.datasets.table import Table
 from wirewise.errors import InputError
 from wirewise.evaluate.classes import ATTACK, BENIGN
 from wirewise.evaluate.phases import sums
@@ -36,6 +39,15 @@ class Apart:
             raise InputError(
                 f"a class {self.name!r} of what is beside", "must have a name of its own", "call it flood"
             )
+
+
+def quiet_of(beside: Table | None) -> Table | None:
+    """What all trees learn of a table beside: its captures without attacks; None if there are none."""
+    if beside is None:
+        return None
+    labelled = beside.labelled
+    quiet = labelled.frame.filter((pl.col("label") == BENIGN).all().over("capture"))
+    return Table(quiet, labelled.feature_set) if len(quiet) else None
 
 
 class Together:

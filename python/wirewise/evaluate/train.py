@@ -17,7 +17,7 @@ from wirewise.datasets.table import Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate import leaks, out_of_fold, teaching
 from wirewise.evaluate.apart import KEY as APART
-from wirewise.evaluate.apart import Apart, Together
+from wirewise.evaluate.apart import Apart, Together, quiet_of
 from wirewise.evaluate.autoencoder import HIDDEN as REMEMBERED
 from wirewise.evaluate.autoencoder import Autoencoder
 from wirewise.evaluate.classes import BENIGN, TWO_CLASSES, check_classes, matrix, numbers
@@ -214,9 +214,9 @@ def train(
     `teaching.TEACHERS`, or a fitted classifier, whose scores the estimator learns from, see there; the report
     then has the teacher and the same estimator without it beside. beside : a table of the same feature set,
     such as of made traffic, that is learned from as well and never tested; no margin rests on it. apart :
-    trees of their own learn from it, and from what is benign in the table; the others do not; both become
-    one `Together`. Needs two_classes. progress : called with the share that is done, 0 to 1, though not
-    while a teacher is fitted.
+    trees of their own learn from it, and from what is benign in the table; the others learn from those of
+    its captures that have no attacks; both become one `Together`. Needs two_classes. progress : called with
+    the share that is done, 0 to 1, though not while a teacher is fitted.
 
     The estimator was fitted to the training part only, so the report is about that very model. With refit
     it is then fitted again, to all rows: the model that is kept has seen more than the one the report is
@@ -249,7 +249,7 @@ def train(
     at = at or usual(late.start if late else None)
     phase = None if late is None else _phase(late, table, estimator, teacher)
     recipes = [recipe or Recipe()] if phase is None else (recipe or Recipe()).of_phases(phase)
-    lesson, *later = [lesson_of(each, beside if apart is None else None) for each in recipes]
+    lesson, *later = [lesson_of(each, beside if apart is None else quiet_of(beside)) for each in recipes]
     own = None if apart is None else lesson_of(recipes[0], beside)
     done = 0
 
