@@ -82,12 +82,27 @@ def test_the_integers_say_what_the_surer_says(table: Table, beside: Table, estim
     assert training.facts["packets_beside"] == len(beside.frame)
 
 
-def test_only_trees_of_their_own_learn_from_what_is_beside(table: Table, beside: Table) -> None:
-    alone = trained(table, None)
+@pytest.mark.parametrize("late", [None, LATE])
+def test_of_what_is_beside_the_others_learn_captures_without_attacks(
+    table: Table, beside: Table, late: Any
+) -> None:
+    packets = pl.int_range(pl.len()) % (2 * START)  # some are late
+    mixed = beside.frame.with_columns(packets=packets)
+    assert mixed.group_by("capture").agg((pl.col("label") != "benign").any())["label"].all()
+    quiet = mixed.filter(pl.col("label") == "benign").with_columns(pl.lit("quiet").alias("capture"))
+    rows = np.concatenate([matrix(table), matrix(beside)])
+    for more, learned in ((mixed, None), (pl.concat([mixed, quiet]), Table(quiet, FEATURES))):
+        alone = trained(table, learned, late=late, folds=0).estimator
+        both = trained(table, Table(more, FEATURES), apart=FLOOD, late=late, folds=0).estimator
+        if late:
+            assert np.allclose(both.late.predict_proba(rows), alone.late.predict_proba(rows))
+            both, alone = both.first, alone.first
+        assert np.allclose(both.usual.predict_proba(rows), alone.predict_proba(rows))
+
+
+def test_trees_of_their_own_do_not_learn_attacks_of_the_table(table: Table, beside: Table) -> None:
     both = trained(table, beside, apart=FLOOD)
     rows = matrix(table)
-    of = both.estimator.usual.predict_proba(rows)
-    assert np.allclose(of, alone.estimator.predict_proba(rows))
     own = both.estimator.own.predict(matrix(beside))
     assert (own == (beside.frame["label"] != "benign").to_numpy()).all()
     scans = rows[(table.frame["label"] == "scan").to_numpy()]
@@ -176,6 +191,35 @@ def test_from_the_command_line(
     assert kinds["scan"] > 0.8
     assert "add --apart flood" in command(*asked, "--apart-trees", 3, code=2)
     assert "no table to learn from" in command(*asked, "--apart", "flood", code=2)
+
+
+def test_tables_beside_are_learned_from_together(
+    table: Table,
+    beside: Table,
+    tmp_path: Path,
+    command: Command,  # noqa: F811
+) -> None:
+    quiet = beside.frame.filter(pl.col("label") == "benign").with_columns(capture=pl.lit("programs"))
+    parts = [beside, Table(quiet, FEATURES)]
+    whole = Table.joined(parts)
+    assert len(whole.frame) == len(beside.frame) + len(quiet)
+    options: dict[str, Any] = {"two_classes": True, "folds": 0, "group": "source", "apart": "flood"}
+    rows = np.concatenate([matrix(table), matrix(whole)])
+    fits = [ww.train(table, beside=of, **options).estimator for of in (parts, whole, beside)]
+    first, second, without = (fitted.decision_function(rows) for fitted in fits)
+    assert np.allclose(first, second) and not np.allclose(first, without)
+    with pytest.raises(InputError, match="two tables have a capture 'made 0'"):
+        ww.train(table, beside=[beside, beside], **options)
+    with pytest.raises(InputError, match="leave it out, or give one"):
+        ww.train(table, beside=[], **options)
+
+    files = [tmp_path / name for name in ("t.parquet", "made.parquet", "programs.parquet")]
+    for path, of in zip(files, (table, *parts), strict=True):
+        Table(of.frame.with_columns(packet=0, sender=0), FEATURES).write(path)
+    asked = ["train", files[0], "--two-classes", "--by", "source", "--folds", 0, "--json"]
+    said = json.loads(command(*asked, "--beside", files[1], "--beside", files[2], "--apart", "flood"))
+    assert said["training"]["packets_beside"] == len(whole.frame)
+    assert "'made 0'" in command(*asked, "--beside", files[1], "--beside", files[1], code=2)
 
 
 def test_from_python(table: Table, beside: Table) -> None:

@@ -70,7 +70,7 @@ def train(
     augment: Sequence[str] = (),
     copies: int = 1,
     teacher: str | Any = None,
-    beside: AnyTable | None = None,
+    beside: AnyTable | Sequence[AnyTable] | None = None,
     apart: str | None = None,
     apart_trees: int = 16,
 ) -> Training:
@@ -105,9 +105,9 @@ def train(
       matter (docs/search.md).
     - teacher: "forest", "extra-trees", "hist-gradient-boosting" or "mlp", or a fitted classifier: learn from
       the scores of a large model.
-    - beside: a table of the same features to learn from as well and never to test, such as of made traffic.
-      apart: the name of a class that apart_trees trees of their own learn from it, as the others do not;
-      needs two_classes. None: all learn from both.
+    - beside: a table of the same features, or several, to learn from as well and never to test, such as of
+      made traffic. apart: the name of a class that apart_trees trees of their own learn from it, while the
+      others learn only from its captures without attacks; needs two_classes. None: all learn from both.
 
     Gives a `Training`: `estimator` (which predicts class names), `classes` in the order of their numbers,
     `report`, `by_flow` and `folds` (what a split by flow and a cross-validation say), `doubts` (what makes
@@ -125,7 +125,7 @@ def train(
         late=None if late_from is None else Late(late_from, late_trees, late_depth, late_leaf),
         refit=refit, group=group, folds=folds, seeds=seeds,
         at=None if at is None else At.parse(str(at)), augment=augment, copies=copies, teacher=teacher,
-        beside=None if beside is None else table_of(beside, feature_set),
+        beside=None if beside is None else _beside(beside, feature_set),
         apart=None if apart is None else Apart(apart, apart_trees),
     )  # fmt: skip
     if not isinstance(training.estimator, BinaryClassifier):
@@ -242,6 +242,14 @@ def compile(
         target=target, **options,
     )  # fmt: skip
     return replace(compiled, training_rows=model.learned) if isinstance(model, Training) else compiled
+
+
+def _beside(given: AnyTable | Sequence[AnyTable], feature_set: AnyFeatureSet | None) -> Table:
+    """One table of those to learn from as well."""
+    several = given if isinstance(given, list | tuple) else [given]
+    if not several:
+        raise InputError("no table", "is beside", "leave it out, or give one")
+    return Table.joined([table_of(table, feature_set) for table in several])
 
 
 def _chosen(feature_set: AnyFeatureSet | None, table: Table | None) -> FeatureSet:

@@ -155,10 +155,10 @@ def train(
         ),
     ] = None,
     beside: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             help="A table of the same features to learn from as well and never to test, such as of "
-            "`wirewise traffic`. No margin rests on it."
+            "`wirewise traffic`. No margin rests on it. As often as there are tables."
         ),
     ] = None,
     apart: Annotated[
@@ -166,7 +166,7 @@ def train(
         typer.Option(
             metavar="CLASS",
             help="Trees of their own learn what --beside has, as a class of this name, such as flood; the "
-            "others do not. Whichever are surer decide. With --two-classes.",
+            "others only its captures without attacks. Whichever are surer decide. With --two-classes.",
         ),
     ] = None,
     apart_trees: Annotated[
@@ -219,9 +219,9 @@ def train(
     kind = "binary" if binary else Options(network=network or usual).network
     widths = _widths(hidden) if hidden else REMEMBERED if estimator == BENIGN_ONLY else HIDDEN[kind]
     loaded = Table.read(table)
-    more = Table.read(beside) if beside else None
-    if more:
-        check_beside(more, loaded, name=f"--beside {beside}", other=str(table))
+    more = [Table.read(path) for path in beside or ()]
+    for path, each in zip(beside or (), more, strict=True):
+        check_beside(each, loaded, name=f"--beside {path}", other=str(table))
     with percent(f"training on {len(loaded.frame):,} packets", quiet=as_json) as progress:
         training = fit(
             loaded,
@@ -246,7 +246,7 @@ def train(
             augment=augment.split(",") if augment else (),
             copies=copies,
             teacher=_teacher(teacher, table, seed, test_share, group),
-            beside=more,
+            beside=Table.joined(more) if more else None,
             apart=_apart(apart, apart_trees),
         )
     facts = {

@@ -185,6 +185,22 @@ class Table:
                 raise InputError(str(part), "is of another feature set than the other parts", "remove it")
         return cls(pl.concat([table.frame for table in tables], how="vertical_relaxed"), feature_set)
 
+    @classmethod
+    def joined(cls, tables: Sequence[Table]) -> Table:
+        """Several of the same features as one. Raises InputError where captures of two have the same name:
+        their flows would be taken for each other.
+        """
+        met: set[str] = set()
+        for table in tables:
+            named = set(table.frame["capture"].unique().to_list())
+            if both := sorted(met & named):
+                raise InputError(
+                    f"two tables have a capture {both[0]!r}", way_out="give captures names of their own"
+                )
+            met |= named
+        rows = pl.concat([table.frame for table in tables], how="diagonal_relaxed")
+        return cls(rows, tables[0].feature_set)
+
 
 def whole_flows(frame: pl.DataFrame) -> pl.DataFrame:
     """Unlabelled packets of a labelled flow get its label: that of the labelled packet before them, or of the
