@@ -2,14 +2,14 @@
 """What ways of training find on sources, or on captures of known sources, that they have not seen.
 
     python -m bench.unseen CAPTURES [CAPTURES ...] [--feature-set intrusion] [--ways NAME] [--by source]
-        [--dealings 4] [--beside PROFILE [--apart TREES]] [--json]
+        [--dealings 4] [--beside TRAFFIC [TRAFFIC ...] [--apart TREES]] [--json]
 
 CAPTURES: folders with manifests that name sources (docs/labels.md). Each of WAYS is cross-validated over
 sources, or captures, as `wirewise train --by source` does, once for each dealing of the folds. With --beside,
-models learn from made traffic of a profile as well, and are judged on captures alone; with --apart, trees of
-their own learn it, as with `wirewise train --apart`. Printed is what is found on any packet of a flow with
-the margins that each dealing calls for, see `wirewise.evaluate.out_of_fold`: families are the mean over
-kinds of attacks of the mean over their sources, sources and captures the mean over these.
+models learn from made traffic as well, of profiles or kinds, and are judged on captures alone; with --apart,
+trees of their own learn it, as with `wirewise train --apart`. Printed is what is found on any packet of a
+flow with the margins that each dealing calls for, see `wirewise.evaluate.out_of_fold`: families are the mean
+over kinds of attacks of the mean over their sources, sources and captures the mean over these.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wirewise.evaluate.lesson import Recipe
 from wirewise.evaluate.phases import Late
 from wirewise.evaluate.train import BENIGN_ONLY, TREES
 from wirewise.feature_sets import FeatureSet
-from wirewise.traffic import PROFILES
+from wirewise.traffic import ALL_KINDS, PROFILES
 
 RECIPE = Recipe(first=10, flows=500, alike="capture")
 SHOWN = (0.001, 0.005, 0.01, 0.02)
@@ -90,7 +90,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--by", choices=("source", "capture"), default="source", help="what is dealt [source]"
     )
     parser.add_argument("--dealings", type=int, default=4, help="ways to deal the sources [4]")
-    parser.add_argument("--beside", choices=sorted(PROFILES), help="made traffic to learn from as well")
+    parser.add_argument(
+        "--beside", nargs="+", choices=sorted({*PROFILES, *ALL_KINDS}), metavar="TRAFFIC",
+        help="made traffic to learn from as well: profiles or kinds",
+    )  # fmt: skip
     parser.add_argument("--apart", type=int, help="how many trees of their own learn from it")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
@@ -111,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
         command = f"python -m bench.unseen {names} --feature-set {options.feature_set}"
         command += f" --ways '{options.ways}'" if options.ways else ""
         command += f" --by {options.by}" if options.by != "source" else ""
-        command += f" --beside {options.beside}" if options.beside else ""
+        command += f" --beside {' '.join(options.beside)}" if options.beside else ""
         command += f" --apart {options.apart}" if options.apart else ""
         print(
             json.dumps(

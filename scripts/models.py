@@ -43,6 +43,7 @@ from wirewise.traffic import generate, mix_of
 SEEDS = 4
 """Dealings of the sources: the range of every figure is over them."""
 MADE = "wirewise traffic"
+AUTOMATION = "automation"
 BUSY = 60_000
 """Packets of a run of busy traffic."""
 _RECIPE = Recipe(first=10, flows=500, alike="capture")
@@ -65,7 +66,7 @@ _SHORTEST = 10
 class Making:
     """How one is made. feature_set : a preset, or a file beside the models. table : what it learns from, of
     captures. by : what is never learned from and tested on. apart : trees of their own, which learn from
-    traffic of the profile `beside`.
+    traffic of what is `beside`.
     """
 
     feature_set: FeatureSet
@@ -78,7 +79,7 @@ class Making:
     by: str
     leaf: int | None = None
     late: Late | None = None
-    beside: str | None = None
+    beside: Sequence[str] = ()
     apart: Apart | None = None
 
 
@@ -87,14 +88,14 @@ def floods(feature_set: FeatureSet, captures: Sequence[Path]) -> Table:
     made = made_traffic(feature_set, "denial", 16)
     busy = busy_traffic(feature_set, "denial", 6)
     found = _captures(feature_set, captures)
-    return _of_kinds(_joined(made, busy, *found), feature_set)
+    return _of_kinds(Table.joined([made, busy, *found]), feature_set)
 
 
 def conversations(feature_set: FeatureSet, captures: Sequence[Path]) -> Table:
     """Captures, whole."""
     if not captures:
         raise InputError("@intrusion", "learns from captures", "give folders: make models CAPTURES='DIR DIR'")
-    return _joined(*_captures(feature_set, captures))
+    return Table.joined(_captures(feature_set, captures))
 
 
 def sessions(feature_set: FeatureSet, captures: Sequence[Path]) -> Table:
@@ -107,7 +108,7 @@ def sessions(feature_set: FeatureSet, captures: Sequence[Path]) -> Table:
         long = pl.len().over("capture", "flow") >= _SHORTEST
         frame = named.filter(pl.col("label").is_not_null() & long).drop(COLUMN)
         found.append(_relative(Table(frame, feature_set), folder))
-    return _joined(made, *found)
+    return Table.joined([made, *found])
 
 
 MAKINGS = {
@@ -116,7 +117,7 @@ MAKINGS = {
     ),
     "@intrusion": Making(
         PRESETS["pairs"], conversations, "forest", 20, 12, True, _RECIPE, "source", leaf=20,
-        late=Late(leaf=20), beside="many-sources", apart=Apart("flood"),
+        late=Late(leaf=20), beside=["many-sources"], apart=Apart("flood"),
     ),
     "@voip-or-bulk": Making(
         FeatureSet.load(HERE / "voip-or-bulk.yaml"), sessions, "forest", 10, 8, False,
@@ -188,9 +189,28 @@ def busy_traffic(feature_set: FeatureSet, profile: str, runs: int) -> Table:
     return _made(feature_set, profile, arguments)
 
 
-def made_beside(feature_set: FeatureSet, profile: str) -> Table:
-    """28 captures of a profile: of any pace, every other with both directions."""
-    return _joined(made_traffic(feature_set, profile, 24), busy_traffic(feature_set, profile, 4))
+def slow_traffic(feature_set: FeatureSet, profile: str, runs: int) -> Table:
+    """The same over minutes, most with both directions: programs show in them that they repeat themselves."""
+    arguments = [
+        (profile, 3000 + run, (30.0, 60.0, 120.0, 300.0)[run % 4], 8_000, run % 4 != 3) for run in range(runs)
+    ]
+    return _made(feature_set, profile, arguments)
+
+
+def made_beside(feature_set: FeatureSet, traffic: Sequence[str]) -> Table:
+    """28 captures of each profile or kind, of any pace, every other with both directions; of AUTOMATION 16
+    slow ones.
+    """
+    parts = []
+    for name in traffic:
+        if name == AUTOMATION:
+            runs = [slow_traffic(feature_set, name, 16)]
+        else:
+            runs = [made_traffic(feature_set, name, 24), busy_traffic(feature_set, name, 4)]
+        for run in runs:
+            named = run.frame.with_columns(pl.concat_str(pl.lit(f"{name}, "), "capture").alias("capture"))
+            parts.append(Table(named, feature_set))
+    return Table.joined(parts)
 
 
 def _made(
@@ -225,10 +245,6 @@ def _relative(table: Table, folder: Path) -> Table:
     }
     column = pl.col("capture").replace_strict(names, return_dtype=pl.String)
     return Table(table.frame.with_columns(column), table.feature_set)
-
-
-def _joined(*tables: Table) -> Table:
-    return Table(pl.concat([table.frame for table in tables], how="diagonal_relaxed"), tables[0].feature_set)
 
 
 def _of_kinds(table: Table, feature_set: FeatureSet) -> Table:
