@@ -80,6 +80,7 @@ def test_the_integers_say_what_the_surer_says(table: Table, beside: Table, estim
         assert len(first.own.estimators_) == FLOOD.trees and len(first.usual.estimators_) == 4
     assert training.facts["apart"] == {"name": "flood", "trees": apart.trees}
     assert training.facts["packets_beside"] == len(beside.frame)
+    assert not any("rare classes" in doubt for doubt in training.doubts), "floods are beside"
 
 
 @pytest.mark.parametrize("late", [None, LATE])

@@ -103,7 +103,7 @@ def _rare(labels: NDArray[np.int64], classes: list[str]) -> list[str]:
     rare = [
         f"{name} ({count:,} rows)"
         for name, count in zip(classes, counts, strict=True)
-        if count < RARE * len(labels)
+        if 0 < count < RARE * len(labels)  # of what is beside, a table may have none
     ]
     if not rare:
         return []
