@@ -140,6 +140,56 @@ def test_sources_count_and_not_their_captures_or_flows() -> None:
     assert flood.advice == "observe"
 
 
+def apart(*, found: int, alone: bool = True) -> FlowReport:
+    """Benign flows, and one of a SYN flood and of a guessed login from each of ten sources, under a model
+    of attacks and, apart, floods. found : logins found. alone : SYN floods are found as floods, else as
+    attacks.
+    """
+    benign, names = 1000, ["benign", "attack", "flood"]
+    number = np.arange(benign + 20)
+    source = np.where(number < benign, number // 100, (number - benign) // 2)
+    syn, login = ((number >= benign) & (number % 2 == side) for side in (0, 1))
+    said = np.where(syn, 2 if alone else 1, np.where(login & (source < found), 1, 0))
+    said[0] = 2
+    frame = pl.DataFrame(
+        {
+            "capture": [f"c{of}" for of in source],
+            "source": [f"s{of}" for of in source],
+            "flow": [f"f{of}" for of in number],
+            "time_ns": number,
+            "label": np.where(syn, "syn-flood", np.where(login, "guessed-login", "benign")),
+        }
+    )
+    return per_flow(frame, (syn | login).astype(np.int64), said, names)
+
+
+def test_a_class_that_no_label_names_is_dropped_for_the_kinds_that_it_finds() -> None:
+    report = apart(found=0)
+    said = verdict(report, (10, 10), "kept apart", Limits())
+    assert said.decision == "enforce" and said.may_drop == ["flood"]
+    assert said.sentence.startswith(
+        "Enforce for flood (syn-flood). Observe attack. Of it: Surely found: syn-"
+    )
+    attack, flood = said.families
+    assert (flood.kinds, flood.flows, flood.recall, attack.kinds) == (("syn-flood",), 10, 1, ())
+    assert said.losing == 0.001
+    classes = yaml.safe_load(said.policy(["benign", "attack", "flood"]))["classes"]
+    assert classes == {"benign": "pass", "attack": "count", "flood": "drop"}
+
+    both = verdict(apart(found=10), (10, 10), "kept apart", Limits())
+    assert both.may_drop == ["attack", "flood"]
+    dealt = {"syn-flood": [1.0, 0.3], "guessed-login": [0.1, 0.1]}
+    unsure = verdict(report, (10, 10), "kept apart", Limits(), dealings=dealt)
+    assert not unsure.may_drop and "in one dealing of 2 training found 30.00 %" in unsure.families[1].why
+
+
+def test_what_is_measured_is_what_the_policy_drops() -> None:
+    """Floods are found by the other trees, so their own class costs a benign flow for nothing."""
+    said = verdict(apart(found=10, alone=False), (10, 10), "kept apart", Limits())
+    assert [family.name for family in said.families] == ["attack"]
+    assert said.may_drop == ["attack"] and said.losing == 0
+
+
 def test_flows_unlike_those_of_training_forbid_it() -> None:
     far = Drift("out-of-depth", 1000, 1000, [FeatureDrift("length", "out-of-depth", 3.0, 0.1, 0.9, 0, 9)])
     said = verdict(flows(), (10, 10), "kept apart", Limits(), drift=far)

@@ -9,7 +9,7 @@ itself, and each of its sources counts the same, however many flows it has. Sour
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ FEWEST_SOURCES = 2
 NOT_VISIBLE = 0.1
 """Mean share of a family's flows, here and in every dealing, below which it counts as not visible."""
 VISIBLE = 0.5
-"""Share of flows from which a later packet counts as showing a family."""
+"""Share of flows from which a later packet counts as showing a family, and a class as being of a kind."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Family:
     benign flows that lose a packet if this class alone is dropped. dealings : `of_sources` in each
     cross-validation of the training, with sources dealt anew. advice : what to do with it, and why. late :
     of the flows that last to where a late model judges, the share that is found there; None if none does.
+    kinds : what a class that no label names is judged by, see `unnamed`.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Family:
     advice: Advice = "observe"
     why: str = ""
     late: float | None = None
+    kinds: tuple[str, ...] = ()
 
     @property
     def units(self) -> int:
@@ -163,7 +165,40 @@ def families(
     dropped : class numbers; a flow is found if one of them is its verdict.
     """
     there = [(number, name, verdicts.truth == number) for number, name in enumerate(classes) if number]
-    return _found(verdicts, there, dropped, dealings)
+    return [
+        _family(verdicts, number, name, mine, dropped, (dealings or {}).get(name, ()))
+        for number, name, mine in there
+        if mine.any()
+    ]
+
+
+def unnamed(
+    verdicts: FlowVerdicts,
+    classes: Sequence[str],
+    dropped: Collection[int],
+    dealings: Mapping[str, Sequence[float]] | None = None,
+) -> list[Family]:
+    """As `families`, one for each class that no label names, such as that of trees apart: of the kinds of
+    which it finds the most flows by itself. None for a class without such kinds.
+    """
+    found = []
+    for number in sorted(set(range(1, len(classes))) - set(verdicts.truth.tolist())):
+        alone = kinds(verdicts, classes, [number], dealings)
+        of = [kind for kind in alone if kind.of_sources >= VISIBLE]
+        if not of:
+            continue
+        mine = (verdicts.truth > 0) & np.isin(verdicts.label, [kind.name for kind in of])
+        family = _family(verdicts, number, classes[number], mine, dropped, _pooled(of))
+        found.append(replace(family, kinds=tuple(kind.name for kind in of)))
+    return found
+
+
+def _pooled(of: Sequence[Family]) -> Sequence[float]:
+    """The mean over the sources of several kinds in each dealing, of those that were dealt."""
+    dealt = [kind for kind in of if kind.dealings]
+    sources = sum(kind.units for kind in dealt)
+    weighted = ([share * kind.units / sources for share in kind.dealings] for kind in dealt)
+    return [sum(shares) for shares in zip(*weighted, strict=False)]
 
 
 def kinds(
@@ -177,48 +212,45 @@ def kinds(
     """
     attack = verdicts.truth > 0
     names = sorted(set(verdicts.label[attack].tolist()) - {"", *classes})
-    there = [(name, attack & (verdicts.label == name)) for name in names]
-    numbered = [(int(verdicts.truth[mine][0]), name, mine) for name, mine in there]
-    return _found(verdicts, numbered, dropped, dealings)
+    found = []
+    for name in names:
+        mine = attack & (verdicts.label == name)
+        number = int(verdicts.truth[mine][0])
+        found.append(_family(verdicts, number, name, mine, dropped, (dealings or {}).get(name, ())))
+    return found
 
 
-def _found(
+def _family(
     verdicts: FlowVerdicts,
-    there: Sequence[tuple[int, str, NDArray[np.bool_]]],
+    number: int,
+    name: str,
+    mine: NDArray[np.bool_],
     dropped: Collection[int],
-    dealings: Mapping[str, Sequence[float]] | None,
-) -> list[Family]:
-    """There : number of class, name, and which flows are of it, (F,); those of no flow are left out."""
+    dealings: Sequence[float],
+) -> Family:
+    """Number : of the class. mine : which flows are of it, (F,), one at least."""
     flagged = np.asarray(verdicts.at[:, sorted(dropped)].any(axis=1))
     benign = verdicts.truth == 0
-    named = bool((verdicts.source != "").any())
-    found = []
-    for number, name, mine in there:
-        if not mine.any():
-            continue
-        mean, units = mean_share(verdicts, mine, flagged)
-        of_captures = share_by(verdicts.capture[mine], flagged[mine])
-        by_packet = {
-            packet: float(np.isin(said[mine], list(dropped)).mean())
-            for packet, said in verdicts.by_packet.items()
-        }
-        found.append(
-            Family(
-                name,
-                int(mine.sum()),
-                len(of_captures),
-                units if named else None,
-                float(flagged[mine].mean()),
-                float(of_captures.mean()),
-                mean,
-                between(mean, units),
-                by_packet,
-                float(verdicts.ever[benign, number].mean()) if benign.any() else 0.0,
-                tuple((dealings or {}).get(name, ())),
-                late=_late(verdicts, mine, dropped),
-            )
-        )
-    return found
+    mean, units = mean_share(verdicts, mine, flagged)
+    of_captures = share_by(verdicts.capture[mine], flagged[mine])
+    by_packet = {
+        packet: float(np.isin(said[mine], list(dropped)).mean())
+        for packet, said in verdicts.by_packet.items()
+    }
+    return Family(
+        name,
+        int(mine.sum()),
+        len(of_captures),
+        units if (verdicts.source != "").any() else None,
+        float(flagged[mine].mean()),
+        float(of_captures.mean()),
+        mean,
+        between(mean, units),
+        by_packet,
+        float(verdicts.ever[benign, number].mean()) if benign.any() else 0.0,
+        tuple(dealings),
+        late=_late(verdicts, mine, dropped),
+    )
 
 
 def _late(verdicts: FlowVerdicts, mine: NDArray[np.bool_], dropped: Collection[int]) -> float | None:

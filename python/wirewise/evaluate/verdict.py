@@ -25,6 +25,7 @@ from wirewise.evaluate.families import (
     FlowVerdicts,
     families,
     kinds,
+    unnamed,
 )
 from wirewise.evaluate.held_out import Origin
 from wirewise.evaluate.per_flow import UNNAMED, ApplicationLoss, FlowReport
@@ -216,9 +217,15 @@ def _advised(
     """
     number = {name: at for at, name in enumerate(classes)}
     why: dict[str, str] = {}
-    dropped = list(range(1, len(classes)))
+    every = range(1, len(classes))
+
+    def judged(dropped: Collection[int]) -> list[Family]:
+        given = flows.verdicts, classes, dropped, dealings
+        return [*families(*given), *unnamed(*given)]
+
+    dropped = [number[family.name] for family in judged(every)]
     while True:
-        found = families(flows.verdicts, classes, dropped, dealings)
+        found = judged(dropped)
         there = [family for family in found if number[family.name] in dropped]
         unsure = {family.name: reason for family in there if (reason := _unsure(family, limits))}
         if not unsure and there:
@@ -231,7 +238,7 @@ def _advised(
         dropped = [number[family.name] for family in there if family.name not in unsure]
         if not dropped:
             break
-    flagged = families(flows.verdicts, classes, range(1, len(classes)), dealings)
+    flagged = judged(every)
     by_name = {family.name: family for family in found} if dropped else {}
     advised = []
     for family in flagged:
@@ -285,25 +292,23 @@ def _loses_too_much(loss: _Loss, limits: Limits) -> bool:
 
 def _by_family(found: Sequence[Family], flows: FlowReport, *, enforced: bool) -> str:
     """What to do about each family, in sentences."""
-    named = {
-        advice: [family for family in found if family.advice == advice]
-        for advice in ("enforce", "observe", "not visible")
-    }
+    named: dict[str, list[str]] = {"enforce": [], "observe": [], "not visible": []}
+    for family in found:
+        name = family.name
+        if family.kinds:
+            name += f" ({listed(family.kinds)})"
+        if family.advice == "not visible" and family.visible_at:
+            name += f" before packet {family.visible_at}"
+        named[family.advice].append(name)
     said = []
     if enforced:
-        said.append(f"Enforce for {listed([family.name for family in named['enforce']])}.")
+        said.append(f"Enforce for {listed(named['enforce'])}.")
     elif named["enforce"]:
-        said.append(f"Surely found: {listed([family.name for family in named['enforce']])}.")
+        said.append(f"Surely found: {listed(named['enforce'])}.")
     if named["observe"]:
-        said.append(
-            f"{'Observe' if enforced else 'Found in part:'} {listed([f.name for f in named['observe']])}."
-        )
+        said.append(f"{'Observe' if enforced else 'Found in part:'} {listed(named['observe'])}.")
     if named["not visible"]:
-        names = [
-            family.name + (f" before packet {family.visible_at}" if family.visible_at else "")
-            for family in named["not visible"]
-        ]
-        said.append(f"Not visible to these features at {flows.at}: {listed(names)}.")
+        said.append(f"Not visible to these features at {flows.at}: {listed(named['not visible'])}.")
     return " ".join(said)
 
 
