@@ -249,7 +249,8 @@ def train(
     at = at or usual(late.start if late else None)
     phase = None if late is None else _phase(late, table, estimator, teacher)
     recipes = [recipe or Recipe()] if phase is None else (recipe or Recipe()).of_phases(phase)
-    lesson, *later = [lesson_of(each, beside if apart is None else quiet_of(beside)) for each in recipes]
+    for_all = beside if apart is None else quiet_of(beside)
+    lesson, *later = [lesson_of(each, for_all) for each in recipes]
     own = None if apart is None else lesson_of(recipes[0], beside)
     done = 0
 

@@ -217,13 +217,13 @@ def _advised(
     """
     number = {name: at for at, name in enumerate(classes)}
     why: dict[str, str] = {}
-    every = range(1, len(classes))
 
     def judged(dropped: Collection[int]) -> list[Family]:
         given = flows.verdicts, classes, dropped, dealings
         return [*families(*given), *unnamed(*given)]
 
-    dropped = [number[family.name] for family in judged(every)]
+    flagged = judged(range(1, len(classes)))
+    dropped = [number[family.name] for family in flagged]
     while True:
         found = judged(dropped)
         there = [family for family in found if number[family.name] in dropped]
@@ -238,7 +238,6 @@ def _advised(
         dropped = [number[family.name] for family in there if family.name not in unsure]
         if not dropped:
             break
-    flagged = judged(every)
     by_name = {family.name: family for family in found} if dropped else {}
     advised = []
     for family in flagged:
