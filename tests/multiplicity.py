@@ -1,13 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same test over many drawn cases: the first few in `make test`, the others in `make test-slow`."""
+"""The same test over many cases: a few in `make test`, the others in `make test-slow`."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import combinations, product
 from typing import Any
 
 import pytest
 
 
+def first(values: Iterable[Any], usual: int = 1) -> list[Any]:
+    """Parameters for each of `values`; those after the first `usual` are slow."""
+    return [
+        pytest.param(value, marks=pytest.mark.slow if place >= usual else ())
+        for place, value in enumerate(values)
+    ]
+
+
 def seeds(usual: int, of: int) -> list[Any]:
     """Parameters 0 to `of` - 1; those from `usual` on are slow."""
-    return [pytest.param(seed, marks=pytest.mark.slow if seed >= usual else ()) for seed in range(of)]
+    return first(range(of), usual)
+
+
+def few(*values: Sequence[Any], times: int = 1) -> list[Any]:
+    """Parameters for every combination of one of each of `values`. Not slow are as few as have each value
+    `times` times, and of the pairs of values as many as such a choice can.
+    """
+    places = list(product(*(range(len(each)) for each in values)))
+    usual: list[tuple[int, ...]] = []
+    seen, pairs = Counter[tuple[int, int]](), set[Any]()
+
+    def gain(place: tuple[int, ...]) -> tuple[int, int, int]:
+        """How many values it has that are wanted still, and pairs that are new; and of rare values."""
+        parts = list(enumerate(place))
+        new = sum(pair not in pairs for pair in combinations(parts, 2))
+        return sum(seen[part] < times for part in parts), new, -sum(seen[part] for part in parts)
+
+    while len(usual) < len(places):
+        best = max((place for place in places if place not in usual), key=gain)
+        if not gain(best)[0]:
+            break
+        usual.append(best)
+        seen.update(enumerate(best))
+        pairs.update(combinations(enumerate(best), 2))
+    return [
+        pytest.param(
+            *(each[index] for each, index in zip(values, place, strict=True)),
+            marks=() if place in usual else pytest.mark.slow,
+        )
+        for place in places
+    ]

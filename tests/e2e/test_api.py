@@ -305,6 +305,7 @@ def test_a_packet_is_explained(folder: Path, compiled: ww.Compiled) -> None:
             ww.explain(folder / "a.pcap", packet, compiled)
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "notebook.py"))
     said = capsys.readouterr().out

@@ -19,6 +19,7 @@ import yaml
 
 from tests.e2e import needs
 from tests.patience import PATIENCE_S
+from tests.warm import WARM
 from wirewise.demo.counters import Counters, tag
 from wirewise.demo.network import inside_namespace, wire
 from wirewise.demo.sender import open_sender, send
@@ -173,13 +174,8 @@ def test_wrong_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         (["--model", "@voip-or-bulk"], "has no class benign, but bulk, interactive, video"),
         (["--model", tmp_path / "none.wirewise"], "none.wirewise"),
     ):
-        done = subprocess.run(
-            demo("-o", tmp_path / "out", *arguments),
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = ["demo", "-o", *map(str, (tmp_path / "out", *arguments))]
+        done = WARM.run(words, tmp_path, os.environ)
         assert done.returncode == 2
         assert says in done.stderr
         assert done.stderr.count("\n") == 1

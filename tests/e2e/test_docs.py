@@ -110,11 +110,12 @@ NOT_RUN = {
 """What cannot be run in a test, by how the command begins, and why."""
 
 SLOW = {
-    "docs/datasets.md", "docs/evaluation.md", "docs/feature-sets.md", "docs/networks.md",
-    "docs/ready-models.md", "docs/recording.md", "docs/search.md", "docs/targets/micro-c.md",
-    "docs/targets/p4.md", "docs/training.md",
+    "docs/bundles.md", "docs/datasets.md", "docs/evaluation.md", "docs/feature-sets.md", "docs/labels.md",
+    "docs/networks.md", "docs/ready-models.md", "docs/recording.md", "docs/search.md", "docs/second.md",
+    "docs/targets/ebpf.md", "docs/targets/micro-c.md", "docs/targets/p4.md", "docs/targets/verilog.md",
+    "docs/training.md",
 }  # fmt: skip
-"""Pages that train, search or record for long."""
+"""Pages that train, compile, search or record for long."""
 
 
 def unrun(command: Command) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.multiplicity import first
 from wirewise.cli import main
 from wirewise.datasets import Table, write_capture
 from wirewise.datasets.captures import ETHERNET, CapturedPacket
@@ -72,7 +73,7 @@ def model(run: Run, table: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["int8", "q16"])
+@pytest.mark.parametrize("kind", first(["int8", "q16"]))
 def test_from_table_to_bundle(run: Run, table: Path, model: Path, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "nn.wirewise"
     code, out, err = run("compile", model, "--table", table, "--network", kind, "-o", path)

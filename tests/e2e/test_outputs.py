@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -137,6 +137,8 @@ WRITERS = {
         "wirewised sign model.wirewise --key own.key -o OUT", ("model.wirewise", "own.key"), ".wirewise"
     ),
 }  # fmt: skip
+FIRST = {(writer.program[-1], writer.suffix): name for name, writer in reversed(WRITERS.items())}
+"""Of the outputs of a program that have the same suffix, which are written by the same code, the first."""
 ELSEWHERE = {
     "wirewise emit --output": "a folder, which refuses files that are there",
     "wirewise record --output": "goes on as `wirewised record`",
@@ -271,6 +273,11 @@ def writer_of(name: str, place: Path) -> Writer:
     return writer
 
 
+def first_and_slow(names: Iterable[str]) -> list[Any]:
+    marks = {name: () if name in FIRST.values() else pytest.mark.slow for name in names}
+    return [pytest.param(name, marks=mark) for name, mark in marks.items()]
+
+
 def contents(place: Path) -> dict[str, Any]:
     return {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
 
@@ -293,7 +300,7 @@ def test_an_output_that_is_an_input_is_refused(place: Path, name: str) -> None:
             (place / output).unlink()
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", first_and_slow(WRITERS))
 def test_an_output_keeps_links_mode_and_owner(place: Path, name: str) -> None:
     writer = writer_of(name, place)
     target, link = place / f"target{writer.suffix}", place / f"link{writer.suffix}"
@@ -315,7 +322,7 @@ def test_an_output_keeps_links_mode_and_owner(place: Path, name: str) -> None:
 
 
 # A journal is read again, so it is a file.
-@pytest.mark.parametrize("name", [name for name in WRITERS if not name.endswith("--journal")])
+@pytest.mark.parametrize("name", first_and_slow(name for name in WRITERS if not name.endswith("--journal")))
 def test_an_output_is_written_into_a_pipe(place: Path, name: str) -> None:
     writer = writer_of(name, place)
     pipe = place / f"pipe{writer.suffix}"

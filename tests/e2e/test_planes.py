@@ -25,7 +25,7 @@ from wirewise.compiler import compile
 from wirewise.feature_sets import FeatureSet
 from wirewise.models.random import random_tree_ensemble
 
-pytestmark = needs.marks()
+pytestmark = [*needs.marks(), pytest.mark.xdist_group("planes")]
 
 CLASSES = ["web", "bulk", "scan"]
 FEATURES = [

@@ -52,6 +52,7 @@ def test_one_feature_set_reads_no_time() -> None:
     assert len(NO_TIME.features) == 12 and not NO_TIME.needs_time()
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs.root
 def test_the_result_has_the_promised_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

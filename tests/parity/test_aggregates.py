@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from tests.multiplicity import few
 from tests.parity.cases import Case, model_of_kind, observed_values, random_fuzzer, spelled
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, FeatureSet
@@ -45,8 +46,7 @@ def specs(field: str, by: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("fields", FIELDS_KEPT, ids="+".join)
-@pytest.mark.parametrize("by", AGGREGATES)
+@pytest.mark.parametrize(("fields", "by"), few(FIELDS_KEPT, AGGREGATES, times=2))
 def test_every_accumulator_of_aggregates(fields: tuple[str, ...], by: str, tmp_path: Path) -> None:
     name = f"{' '.join(fields)} by {by}"
     random = Random(name)

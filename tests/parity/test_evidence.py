@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.multiplicity import few, seeds
 from tests.parity.cases import Case, model_of_kind, random_fuzzer, with_evidence
 from tests.parity.frames import TimedFrame, ethernet, ipv4, udp
 from tests.parity.harness import Run, assert_agree, needs_kernel
@@ -59,29 +60,29 @@ def dropped(case: Case, frames: list[TimedFrame], folder: Path) -> str:
     return "".join("x" if action == 1 else "-" for action in runs[0].heads[:, 3])
 
 
+SEQUENCES: list[tuple[str, dict[str, Any], str]] = [
+    # One flow alone is not enough, however sure the model is.
+    ("x", {}, "-"),
+    # Half of three flows at least: the second makes two of three.
+    ("xxxx", {}, "-xxx"),
+    ("x-x-x", {}, "--x-x"),
+    # A proxy: one client in ten attacks.
+    ("---------x---------x", {}, "-" * 20),
+    # A sender that begins to attack after twenty benign flows needs about as many as `last` asks for.
+    ("-" * 4 + "x" * 6, {"last": 4, "flows": 1}, "-" * 6 + "xxxx"),
+    ("xx", {"flows": 1, "last": 1}, "xx"),
+    ("x-x", {"threshold": "100%"}, "---"),
+    ("xxx", {"threshold": "100%"}, "--x"),
+]
+"""What the model says of each flow of a sender, what a policy asks for, and which flows are dropped."""
+
+
 @needs_kernel
-@pytest.mark.parametrize("sharing", SHARINGS)
-@pytest.mark.parametrize("shape", ["inline", "tail-calls"])
-@pytest.mark.parametrize(
-    ("said", "evidence", "expected"),
-    [
-        # One flow alone is not enough, however sure the model is.
-        ("x", {}, "-"),
-        # Half of three flows at least: the second makes two of three.
-        ("xxxx", {}, "-xxx"),
-        ("x-x-x", {}, "--x-x"),
-        # A proxy: one client in ten attacks.
-        ("---------x---------x", {}, "-" * 20),
-        # A sender that begins to attack after twenty benign flows needs about as many as `last` asks for.
-        ("-" * 4 + "x" * 6, {"last": 4, "flows": 1}, "-" * 6 + "xxxx"),
-        ("xx", {"flows": 1, "last": 1}, "xx"),
-        ("x-x", {"threshold": "100%"}, "---"),
-        ("xxx", {"threshold": "100%"}, "--x"),
-    ],
-)
+@pytest.mark.parametrize(("sequence", "shape", "sharing"), few(SEQUENCES, ["inline", "tail-calls"], SHARINGS))
 def test_flows_of_a_sender_decide_together(
-    tmp_path: Path, said: str, evidence: dict[str, Any], expected: str, shape: str, sharing: str
+    tmp_path: Path, sequence: tuple[str, dict[str, Any], str], shape: str, sharing: str
 ) -> None:
+    said, evidence, expected = sequence
     assert dropped(case(shape, sharing, **evidence), flows(said), tmp_path) == expected
 
 
@@ -137,7 +138,7 @@ def test_what_is_forgotten_does_not_come_back(days: int, tmp_path: Path) -> None
 
 
 @needs_kernel
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, of=4))
 @pytest.mark.parametrize("key", ["five-tuple", "five-tuple-bidirectional", "source-destination", "source"])
 def test_planes_agree_on_any_packets(key: str, seed: int, tmp_path: Path) -> None:
     random = Random(f"evidence {key} {seed}")

@@ -23,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bench.programs import NETWORKS, SEED, feature_rows, network
+from tests.multiplicity import seeds
 from tests.parity.cases import NETWORK_KINDS, Case, network_of_kind, random_fuzzer, shape_of_kind
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.evaluate.binary_training import BinaryClassifier
@@ -132,7 +133,7 @@ def check(model: Model, ranges: list[tuple[int, int]], folder: Path, shape: str 
 
 
 @pytest.mark.parametrize("kind", NETWORK_KINDS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, of=6))
 def test_random_network(kind: str, seed: int, tmp_path: Path) -> None:
     random = Random(f"{kind}/{seed}")
     ranges = [

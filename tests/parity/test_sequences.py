@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from tests.multiplicity import few
 from tests.parity.cases import Case, reading_all_features
 from tests.parity.frames import IPV4, IPV6, TCP, TimedFrame, ethernet, ipv4, ipv6, tcp
 from tests.parity.harness import Run, assert_agree, needs_kernel
@@ -74,9 +75,10 @@ def of_direction(random: Random) -> list[str]:
 
 
 @needs_kernel
-@pytest.mark.parametrize("features_of", [of_place, of_direction])
-@pytest.mark.parametrize("shape", ["inline", "tail-calls"])
-@pytest.mark.parametrize("sharing", ["shared", "per-cpu"])
+@pytest.mark.parametrize(
+    ("features_of", "shape", "sharing"),
+    few([of_place, of_direction], ["inline", "tail-calls"], ["shared", "per-cpu"], times=2),
+)
 def test_planes_agree(
     features_of: Callable[[Random], list[str]], shape: str, sharing: str, tmp_path: Path
 ) -> None:

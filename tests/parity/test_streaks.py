@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.multiplicity import few
 from tests.parity.cases import Case
 from tests.parity.frames import TimedFrame, ethernet, ipv4, udp
 from tests.parity.harness import Run, assert_agree, needs_kernel
@@ -56,24 +57,24 @@ def counted(run: Run) -> str:
     return "".join(str(class_id) for class_id in run.heads[:, 2])
 
 
+SEQUENCES: list[tuple[str, Any, str]] = [
+    ("1111011111", "every", "0011000111"),
+    ("1122111211122", "every", "0000001000100"),
+    ("2" * 20 + "12", "every", "0" * 14 + "2" * 6 + "00"),
+    ("33133301111", "every", "03003300011"),
+    # Inferred are packets 1, 2, 5 and 8: what they say holds in between, and counts once.
+    ("1000100100", {"packets": [1, 2, 5, 8]}, "0000000000"),
+    ("1100100100", {"packets": [1, 2, 5, 8]}, "0000111111"),
+]
+"""What the model says of each packet, when it is asked, and which class counts."""
+
+
 @needs_kernel
-@pytest.mark.parametrize("sharing", SHARINGS)
-@pytest.mark.parametrize("shape", ["inline", "tail-calls"])
-@pytest.mark.parametrize(
-    ("said", "trigger", "expected"),
-    [
-        ("1111011111", "every", "0011000111"),
-        ("1122111211122", "every", "0000001000100"),
-        ("2" * 20 + "12", "every", "0" * 14 + "2" * 6 + "00"),
-        ("33133301111", "every", "03003300011"),
-        # Inferred are packets 1, 2, 5 and 8: what they say holds in between, and counts once.
-        ("1000100100", {"packets": [1, 2, 5, 8]}, "0000000000"),
-        ("1100100100", {"packets": [1, 2, 5, 8]}, "0000111111"),
-    ],
-)
+@pytest.mark.parametrize(("sequence", "shape", "sharing"), few(SEQUENCES, ["inline", "tail-calls"], SHARINGS))
 def test_a_class_counts_from_its_nth_verdict_in_a_row(
-    tmp_path: Path, said: str, trigger: Any, expected: str, shape: str, sharing: str
+    tmp_path: Path, sequence: tuple[str, Any, str], shape: str, sharing: str
 ) -> None:
+    said, trigger, expected = sequence
     runs: list[Run] = []
     assert_agree(case(shape, sharing, trigger), flow(said), tmp_path, seen=runs.append)
     assert counted(runs[0]) == expected
