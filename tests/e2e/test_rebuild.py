@@ -14,7 +14,7 @@ from wirewise import agent
 from wirewise.feature_sets import PRESETS
 from wirewise.targets.ebpf import SHAPES
 
-QUICK = ("rows and one-output trees", "int8", "q16 with ceilings", "binary", "bank")
+QUICK = ("rows and one-output trees", "q16 with ceilings", "binary")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests import needs
+from tests.multiplicity import few
 from wirewise import agent
 from wirewise.feature_sets import FeatureSet
 from wirewise.models.random import random_binary_bank, random_tree_ensemble
@@ -38,8 +39,7 @@ SETS = {
 
 @pytest.mark.root
 @needs.root
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("model", ["trees", "bank"])
+@pytest.mark.parametrize(("name", "model"), few(list(SETS), ["trees", "bank"]))
 def test_it_loads(name: str, model: str, tmp_path: Path) -> None:
     features, rng = SETS[name], np.random.default_rng(1)
     directed = any("direction=" in feature for feature in features)

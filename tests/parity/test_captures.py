@@ -124,6 +124,7 @@ def every_field(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     )
 
 
+@pytest.mark.xdist_group("odd captures")
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("odd/")])
 def test_odd_capture(every_field: Comparison, name: str) -> None:
     file = CAPTURES / name

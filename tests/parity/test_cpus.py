@@ -18,7 +18,7 @@ from tests.parity.harness import Comparison, assert_agree, needs_kernel
 from tests.parity.test_random import CASES, PACKETS, SEED
 
 # Each takes three seconds: only a run that is to be long has half of the cases.
-PAIRS = 6 if CASES < 40 else CASES // 2
+PAIRS = 3 if CASES < 40 else CASES // 2
 
 
 @needs_kernel

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.multiplicity import seeds
+from tests.multiplicity import first, seeds
 from tests.parity.cases import Case, model_of_kind, random_feature, random_fuzzer, shape_of_kind
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.errors import InputError
@@ -21,7 +21,7 @@ from wirewise.targets.ebpf.target import ask_verifier
 
 pytestmark = needs_kernel
 
-CLANGS = [path for name in ("clang-14", "clang-19") if (path := shutil.which(name))]
+CLANGS = first(path for name in ("clang-19", "clang-14") if (path := shutil.which(name)))
 DRAWS = 4
 
 
@@ -57,7 +57,7 @@ def random_large_set(random: Random) -> FeatureSet:
     ("kind", "shape"),
     [
         ("rows and one-output trees", "tail-calls"),
-        ("int8", "functions"),
+        pytest.param("int8", "functions", marks=pytest.mark.slow),
         pytest.param("majority", "inline", marks=pytest.mark.slow),
         pytest.param("bank", "functions", marks=pytest.mark.slow),
     ],

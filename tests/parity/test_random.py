@@ -17,8 +17,8 @@ from tests.parity.cases import random_case
 from tests.parity.harness import assert_agree, needs_kernel
 
 SEED = os.environ.get("WIREWISE_SEED", "1")
-CASES = int(os.environ.get("WIREWISE_PARITY_CASES", "16"))
-PACKETS = int(os.environ.get("WIREWISE_PARITY_PACKETS", "68000"))
+CASES = int(os.environ.get("WIREWISE_PARITY_CASES", "10"))
+PACKETS = int(os.environ.get("WIREWISE_PARITY_PACKETS", "42500"))
 
 
 @needs_kernel
