@@ -30,6 +30,8 @@ name_skipped() {
 }
 
 python_tests() {
+    # As in the commands (python/wirewise/__main__.py): threads that spin take the CPU from those they wait for.
+    export OMP_WAIT_POLICY=passive
     exec .venv/bin/python -m pytest -n "$jobs" --dist loadgroup --durations 20 --durations-min 5
 }
 

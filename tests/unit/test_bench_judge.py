@@ -42,6 +42,7 @@ def test_what_is_said_of_alike_sources_comes_true() -> None:
     assert all("enforce; 20 sources, found 1.00" in line for line in report["collection"].values())
 
 
+@pytest.mark.slow
 def test_what_differs_by_source_is_not_promised() -> None:
     _, statements, _ = judge.judged(made(honest=False), ["value"], [0, 1])
     scans = [one for one in statements if one.family == "scan"]
@@ -50,6 +51,7 @@ def test_what_differs_by_source_is_not_promised() -> None:
     assert np.mean([one.true for one in scans]) >= 0.8
 
 
+@pytest.mark.slow
 def test_policies_drop_more_the_less_they_have_to_find() -> None:
     _, _, asked = judge.judged(made(honest=False), ["value"], [0])
     _, _, less = judge.judged(made(honest=False), ["value"], [0], Limits(recall=0.1))

@@ -17,6 +17,7 @@ from wirewise.evaluate.apart import Apart
 from wirewise.evaluate.lesson import Recipe
 
 
+@pytest.mark.slow
 def test_each_way_is_measured_once_for_each_dealing() -> None:
     table = drawn(np.random.default_rng(3))
     for way in (

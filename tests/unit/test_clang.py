@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.multiplicity import few
 from wirewise.errors import MissingFeatureError
 from wirewise.feature_sets import PRESETS
 from wirewise.models.random import random_tree_ensemble
@@ -29,8 +30,9 @@ def test_without_a_header_the_error_names_it_and_what_to_install() -> None:
         compile_sources({"main.bpf.c": "#include <bpf/missing.h>\n"})
 
 
-@pytest.mark.parametrize("sharing", ["shared", "per-cpu"])
-@pytest.mark.parametrize("name", ["hara2023", "hara2026", "galvao2026"])
+@pytest.mark.parametrize(
+    ("name", "sharing"), few(["hara2023", "hara2026", "galvao2026"], ["shared", "per-cpu"])
+)
 def test_the_stack_leaves_ipv4_in_place_beside_an_actor(name: str, sharing: str) -> None:
     features = replace(PRESETS[name], sharing=sharing)
     model = random_tree_ensemble(

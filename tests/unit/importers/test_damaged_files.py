@@ -24,6 +24,7 @@ from sklearn.neural_network import MLPClassifier
 
 from tests import needs
 from tests.damage import mutants, outcomes
+from tests.multiplicity import first
 from wirewise.errors import InputError
 from wirewise.importers import import_model, isolated, saved
 
@@ -126,7 +127,7 @@ def numbers_changed(message: Any) -> Iterator[None]:
             setattr(message, field.name, value)
 
 
-@pytest.mark.parametrize("estimator", [FOREST, NETWORK])
+@pytest.mark.parametrize("estimator", first([FOREST, NETWORK]))
 def test_every_number_of_an_onnx_model_is_checked(tmp_path: Path, estimator: Any) -> None:
     path = tmp_path / "model.onnx"
     onnx(estimator)(path)
