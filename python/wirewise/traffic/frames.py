@@ -135,6 +135,11 @@ def records(number: int) -> int:
     return Content.RECORDS + number % stretches * _RECORD_BYTES
 
 
+def noise(number: int) -> int:
+    """Where random payloads begin, of up to _MOST_RECORDS bytes. number : any, of the flow."""
+    return Content.RANDOM + number % (65536 - _MOST_RECORDS) * 2
+
+
 PAYLOADS = _payloads()
 _PAYLOAD_BYTES = np.frombuffer(PAYLOADS, np.uint8)
 _PAYLOAD_SUMS = np.concatenate(([0], np.cumsum(_PAYLOAD_BYTES.view(">u2").astype(np.int64))))

@@ -20,6 +20,8 @@ from .frames import (
     UDP,
     Content,
     Options,
+    noise,
+    records,
 )
 
 PROTECTED_NETWORK = 0xC0000200  # 192.0.2.0/24
@@ -127,6 +129,9 @@ class Flow:
         self.windows = {side: rng.randint(*host.stack.window) for side, host in self.hosts.items()}
         self.ip_id = {False: rng.getrandbits(16), True: rng.getrandbits(16)}
         self.tunnel = 0
+        # Where payloads begin that no protocol gives: of an attack, what its tool fills them with.
+        drawn = self.sequence[False]
+        self.content = records(drawn) if attack else noise(drawn)
 
     def _row(
         self,
@@ -207,8 +212,9 @@ class Flow:
         )
         self.sequence[inside] = (self.sequence[inside] + length + (flags & (SYN | FIN) > 0)) & 0xFFFFFFFF
 
-    def udp(self, at: float, inside: bool, length: int, content: int = Content.RANDOM) -> None:
+    def udp(self, at: float, inside: bool, length: int, content: int | None = None) -> None:
         """One UDP datagram, in fragments if it is larger than the MTU and IPv4."""
+        content = self.content if content is None else content
         if self.version == 6:
             length = min(length, MTU - 48)
         if length + 28 <= MTU:
@@ -231,7 +237,7 @@ class Flow:
         four, six = {"echo": (8, 128), "answer": (0, 129), "unreachable": (3, 1)}[what]
         kind = four if self.version == 4 else six
         protocol = ICMP if self.version == 4 else ICMPV6
-        self._row(at, inside, protocol, length, Content.RANDOM, flags=kind, window=self.windows[False])
+        self._row(at, inside, protocol, length, self.content, flags=kind, window=self.windows[False])
         self.sequence[inside] = (self.sequence[inside] + 1) & 0xFFFFFFFF
 
     def segment_size(self, inside: bool) -> int:

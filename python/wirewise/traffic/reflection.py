@@ -31,6 +31,7 @@ class Family:
     """Answers of one protocol. port : of the reflector, 0 for one of its own for each answer. sizes : ranges
     of bytes of a datagram, one of which a reflector keeps to. burst : datagrams to one question. questions :
     that one reflector answers. gap_s : between the datagrams of a burst. pause_s : between bursts, about.
+    content : where they begin; None: those of each reflector as of another service.
     """
 
     doc: str
@@ -40,7 +41,7 @@ class Family:
     questions: tuple[int, int] = (4, 40)
     gap_s: float = 1e-5
     pause_s: float = 0.02
-    content: Content = Content.RANDOM
+    content: Content | None = None
 
 
 FAMILIES = {
