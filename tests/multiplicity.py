@@ -25,15 +25,15 @@ def seeds(usual: int, of: int) -> list[Any]:
 
 
 def few(*values: Sequence[Any], times: int = 1) -> list[Any]:
-    """Parameters for every combination of one of each of `values`. Not slow are as few as have each value
-    `times` times, and of the pairs of values as many as such a choice can.
+    """Parameters: every combination of `values`. Not slow are as many as it takes to have each value `times`
+    times, chosen so that they have many different pairs of values.
     """
     places = list(product(*(range(len(each)) for each in values)))
     usual: list[tuple[int, ...]] = []
     seen, pairs = Counter[tuple[int, int]](), set[Any]()
 
     def gain(place: tuple[int, ...]) -> tuple[int, int, int]:
-        """How many values it has that are wanted still, and pairs that are new; and of rare values."""
+        """How many values it has that are still wanted, how many new pairs, and how rare its values are."""
         parts = list(enumerate(place))
         new = sum(pair not in pairs for pair in combinations(parts, 2))
         return sum(seen[part] < times for part in parts), new, -sum(seen[part] for part in parts)

@@ -138,7 +138,7 @@ WRITERS = {
     ),
 }  # fmt: skip
 FIRST = {(writer.program[-1], writer.suffix): name for name, writer in reversed(WRITERS.items())}
-"""Of the outputs of a program that have the same suffix, which are written by the same code, the first."""
+"""The first output of each suffix and program; the same code writes the others."""
 ELSEWHERE = {
     "wirewise emit --output": "a folder, which refuses files that are there",
     "wirewise record --output": "goes on as `wirewised record`",

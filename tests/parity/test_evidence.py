@@ -74,7 +74,7 @@ SEQUENCES: list[tuple[str, dict[str, Any], str]] = [
     ("x-x", {"threshold": "100%"}, "---"),
     ("xxx", {"threshold": "100%"}, "--x"),
 ]
-"""What the model says of each flow of a sender, what a policy asks for, and which flows are dropped."""
+"""The model's verdict on each flow of a sender, the policy's evidence, and which flows are dropped."""
 
 
 @needs_kernel

@@ -66,7 +66,7 @@ SEQUENCES: list[tuple[str, Any, str]] = [
     ("1000100100", {"packets": [1, 2, 5, 8]}, "0000000000"),
     ("1100100100", {"packets": [1, 2, 5, 8]}, "0000111111"),
 ]
-"""What the model says of each packet, when it is asked, and which class counts."""
+"""The model's class for each packet, the policy's trigger, and the class that counts for each packet."""
 
 
 @needs_kernel
