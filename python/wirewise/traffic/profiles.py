@@ -136,8 +136,8 @@ _profile(
     **dict.fromkeys([name.replace("-", "_") for name in reflection.FAMILIES], 0.01), udp_amplification=0.06,
     syn_flood=0.12, syn=0.05, udp=0.07, icmp_flood=0.06, port_scan=0.07, host_scan=0.07,
 )  # fmt: skip
-# A model that learns floods of UDP and ICMP beside these finds fewer kinds of attacks: what such floods send
-# looks like a call or a download.
+# Without floods of UDP and ICMP, whose packets look like those of a call or a download: a model that learns
+# them finds fewer kinds of attacks.
 _profile(
     "many-sources", "floods of SYNs, amplification by up to a thousand servers, scans, in ordinary use",
     **{kind: share * 0.45 for kind, share in _OFFICE.items()}, ping=0.01, syn_flood=0.16, syn=0.06,
