@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests import needs
+from tests.multiplicity import first
 from wirewise import agent
 from wirewise.abi import Action
 from wirewise.cli import app
@@ -105,8 +106,9 @@ def test_the_program_says_what_the_integers_say(made: Path, plane: str) -> None:
     assert {one["application"] for one in real["flows"]["applications"]} == {"quic", "(not named)"}
 
 
+@pytest.mark.parametrize("flows", first([1, 3]))
 def test_what_attackers_have_to_change_is_told_by_label_and_flow(
-    made: Path, monkeypatch: pytest.MonkeyPatch
+    made: Path, monkeypatch: pytest.MonkeyPatch, flows: int
 ) -> None:
     judged = (made / "m.wirewise", captures(made)[0], "-l", made / "labels.yaml")
     report = made / "evasion.html"
@@ -118,11 +120,11 @@ def test_what_attackers_have_to_change_is_told_by_label_and_flow(
         return found[0]
 
     monkeypatch.setattr(evasion, "evasions", kept)
-    said = evaluate(*judged, "--evasion", "--evasion-flows", 1, "--report", report)["evasion"]
+    said = evaluate(*judged, "--evasion", "--evasion-flows", flows, "--report", report)["evasion"]
     families = {(one["family"], one["change"]): one for one in said["families"]}
     assert {change for _, change in families} == {"padding", "pace", "splitting", "extra"}
-    assert all(one["flows"] == 1 and 0 <= one["evaded"] <= 1 for one in families.values())
-    assert len(said["flows"]) == len(families) and said["left_out"] == {}
+    assert all(one["flows"] == flows and 0 <= one["evaded"] <= flows for one in families.values())
+    assert len(said["flows"]) == flows * len(families) and said["left_out"] == {}
     # As text it is the same, without a second search.
     monkeypatch.setattr(evasion, "evasions", lambda *args, **named: found[0])
     for text in (run("evaluate", *judged, "--evasion").output, report.read_text()):

@@ -30,7 +30,6 @@ pytestmark = [
     needs.root,
 ]
 
-PACKETS = 3000
 CLASSES = ["benign", "flood", "scan", "other"]
 FEATURES = FeatureSet.from_dict(
     {
@@ -83,7 +82,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Captur
     """Generated traffic, one packet in ten cut off or with changed bytes in its headers."""
     rng = np.random.default_rng(11)
     packets = []
-    for packet in generate(seed=3, duration_s=5, packets=PACKETS):
+    for packet in generate(seed=3, duration_s=5, packets=6000):
         frame = bytearray(packet.frame)
         if rng.random() < 0.05:
             frame = frame[: rng.integers(14, 60)]
@@ -174,7 +173,7 @@ def test_reference_and_object_agree(
         plane=plane,
     )  # fmt: skip
     expected = reference(name, mode)
-    assert len(traced) == len(expected) == len(packets) > PACKETS
+    assert len(traced) == len(expected) == len(packets) > 6000
     differences = []
     columns = {key: traced[key].tolist() for key in expected[0]}
     for number, ours in enumerate(expected):
