@@ -108,6 +108,13 @@ def _profile(name: str, doc: str, **mix: float) -> Profile:
 
 
 _OFFICE = {"web": 0.35, "dns": 0.08, "ntp": 0.02, "quic": 0.25, "bulk": 0.30}
+
+
+def _office(part: float) -> Mapping[str, float]:
+    """The mix of a small network in ordinary use, as a part of another mix."""
+    return {kind: share * part for kind, share in _OFFICE.items()}
+
+
 DEMO = _profile(
     "demo", "what `make demo` sends: a small network, a SYN flood, amplification, scans, slow HTTP",
     web=0.20, dns=0.05, ntp=0.01, quic=0.14, bulk=0.20, syn_flood=0.20, udp_amplification=0.12,
@@ -118,12 +125,12 @@ _profile("benign-web", "visitors of web sites, and little else", web=0.60, dns=0
 _profile("benign-bulk", "backups and mirrors by night", bulk=0.90, dns=0.03, ntp=0.02, web=0.05)
 _profile(
     "hara2023", "seven classes: normal, botnet, brute force, DoS, infiltration, scans, web attacks",
-    **{kind: share * 0.5 for kind, share in _OFFICE.items()}, botnet=0.05, brute_force=0.09, dos=0.15,
+    **_office(0.5), botnet=0.05, brute_force=0.09, dos=0.15,
     infiltration=0.05, port_scan=0.10, web_attack=0.06,
 )  # fmt: skip
 _profile(
     "cic-ddos2019", "the families of CIC-DDoS2019 (SYN, UDP, DNS, LDAP, NTP, SSDP, ...) and benign",
-    **{kind: share * 0.45 for kind, share in _OFFICE.items()},
+    **_office(0.45),
     **dict.fromkeys([name.replace("-", "_") for name in reflection.FAMILIES], 0.05), syn=0.05, udp=0.05,
 )  # fmt: skip
 _profile(
@@ -132,7 +139,7 @@ _profile(
 )  # fmt: skip
 _profile(
     "denial", "floods of SYNs, UDP and ICMP, amplification, scans of ports and hosts, in ordinary use",
-    **{kind: share * 0.45 for kind, share in _OFFICE.items()}, ping=0.01,
+    **_office(0.45), ping=0.01,
     **dict.fromkeys([name.replace("-", "_") for name in reflection.FAMILIES], 0.01), udp_amplification=0.06,
     syn_flood=0.12, syn=0.05, udp=0.07, icmp_flood=0.06, port_scan=0.07, host_scan=0.07,
 )  # fmt: skip
@@ -140,7 +147,7 @@ _profile(
 # them finds fewer kinds of attacks.
 _profile(
     "many-sources", "floods of SYNs, amplification by up to a thousand servers, scans, in ordinary use",
-    **{kind: share * 0.45 for kind, share in _OFFICE.items()}, ping=0.01, syn_flood=0.16, syn=0.06,
+    **_office(0.45), ping=0.01, syn_flood=0.16, syn=0.06,
     udp_amplification=0.06, many_reflectors=0.10, tcp_reflection=0.07, port_scan=0.08, host_scan=0.08,
 )  # fmt: skip
 _profile(
