@@ -25,7 +25,7 @@ _LONGEST_S = 60.0
 class _Program:
     """What its sessions have in common. asks : whether the inside host does. asked, answer : bytes of a
     question and of its answer. steps : questions of a session. think : seconds until an answer. content :
-    where payloads begin.
+    where payloads begin; TLS without.
     """
 
     rng: Random
@@ -35,7 +35,7 @@ class _Program:
     answer: int
     steps: int
     think: float
-    content: int
+    content: int | None
 
     def near(self, size: int) -> int:
         """A size that differs a little from one session to the next."""
@@ -49,13 +49,13 @@ class _Program:
 def _calls(of: _Program, flow: Flow, now: float) -> None:
     """A connection for a call or a few: a request, a header, the rest. Either side closes."""
     trip = of.round_trip
-    answer: int = of.content
+    answer = of.content
     now = flow.open(now, of.asks, trip) + 3e-4
     if of.content == Content.REQUEST:
         answer = Content.HEADER_LINE
     else:  # what TLS needs before
         for side, size in ((of.asks, 320), (not of.asks, 2600), (of.asks, 80)):
-            now = flow.send(now, side, size, trip, Content.TLS) + trip / 2
+            now = flow.send(now, side, size, trip) + trip / 2
     for _ in range(of.steps):
         now = flow.send(now, of.asks, of.near(of.asked), trip, of.content) + trip / 2 + of.answering()
         left = of.near(of.answer)
@@ -98,7 +98,7 @@ def _questions(of: _Program, flow: Flow, now: float) -> None:
 class _Job:
     """A kind of program. session : plays one. asked, steps : least and most, as of `_Program`. answer,
     pause : of the logarithms of an answer's bytes and of the seconds between sessions, mean and deviation.
-    contents : where payloads may begin; none: messages of one of many services.
+    contents : where payloads may begin, None for TLS; empty: messages of one of many services.
     """
 
     session: Callable[[_Program, Flow, float], None]
@@ -107,10 +107,10 @@ class _Job:
     answer: tuple[float, float]
     steps: tuple[int, int]
     pause: tuple[float, float]
-    contents: tuple[Content, ...] = ()
+    contents: tuple[Content | None, ...] = ()
 
 
-_WEB = (Content.REQUEST, Content.REQUEST, Content.TLS)
+_WEB = (Content.REQUEST, Content.REQUEST, None)
 _JOBS = (
     _Job(_calls, [80, 80, 443, 8080, 8123, 5000, 9200], (120, 900), (5.8, 1.0), (1, 1), (-1.5, 1.6), _WEB),
     _Job(_calls, [80, 443, 8443, 3000], (120, 900), (6.5, 1.0), (1, 6), (1.0, 1.2), _WEB),

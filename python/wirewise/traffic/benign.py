@@ -155,5 +155,5 @@ def bulk(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
     now = flow.open(start, from_inside, round_trip)
     now = flow.send(now + 1e-3, from_inside, rng.randint(300, 2000), round_trip)
     sender = rng.random() < 0.3
-    now = flow.send(now + round_trip, sender, rng.randint(500_000, 5_000_000), round_trip, Content.RANDOM)
+    now = flow.send(now + round_trip, sender, rng.randint(500_000, 5_000_000), round_trip, flow.content)
     flow.close(now + 0.01, from_inside, round_trip)

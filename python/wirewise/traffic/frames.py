@@ -88,9 +88,9 @@ class Content(IntEnum):
 
     REQUEST = 0
     HEADER_LINE = 2 * 65536
-    TLS = 4 * 65536
+    TLS = 4 * 65536  # records of many connections: see `tls`
     DNS = 6 * 65536
-    RANDOM = 8 * 65536
+    RANDOM = 8 * 65536  # see `noise`
     RECORDS = 10 * 65536  # each 512 bytes as of another protocol: see `records`
 
 
@@ -104,7 +104,10 @@ def _payloads() -> bytes:
     sections = {
         Content.REQUEST: request,
         Content.HEADER_LINE: b"X-a: 4711\r\n" * (2 * 65536 // 11 + 1),
-        Content.TLS: bytes.fromhex("1703034000") + noise,
+        Content.TLS: b"".join(
+            bytes.fromhex("1703034000") + noise[at : at + _TLS_BYTES - 5]
+            for at in range(0, 2 * 65536, _TLS_BYTES)
+        ),
         Content.DNS: answer + noise,
         Content.RANDOM: noise,
         Content.RECORDS: _records(),
@@ -114,6 +117,9 @@ def _payloads() -> bytes:
 
 _RECORD_BYTES, _MOST_RECORDS = 512, 4096
 """Bytes of a stretch of Content.RECORDS, and of the longest payload that is cut from them."""
+
+_TLS_BYTES = 2048
+"""Bytes of a stretch of Content.TLS: a full segment and more."""
 
 
 def _records() -> bytes:
@@ -133,6 +139,11 @@ def records(number: int) -> int:
     """Where payloads of a service begin, of up to _MOST_RECORDS bytes. number : any, of the service."""
     stretches = (2 * 65536 - _MOST_RECORDS) // _RECORD_BYTES
     return Content.RECORDS + number % stretches * _RECORD_BYTES
+
+
+def tls(number: int) -> int:
+    """Where the segments of a TLS connection begin. number : any, of the flow."""
+    return Content.TLS + number % (2 * 65536 // _TLS_BYTES) * _TLS_BYTES
 
 
 def noise(number: int) -> int:

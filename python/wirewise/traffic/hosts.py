@@ -18,10 +18,10 @@ from .frames import (
     SYN,
     TCP,
     UDP,
-    Content,
     Options,
     noise,
     records,
+    tls,
 )
 
 PROTECTED_NETWORK = 0xC0000200  # 192.0.2.0/24
@@ -132,6 +132,7 @@ class Flow:
         # Where payloads begin that no protocol gives: of an attack, what its tool fills them with.
         drawn = self.sequence[False]
         self.content = records(drawn) if attack else noise(drawn)
+        self.tls = tls(drawn)
 
     def _row(
         self,
@@ -184,12 +185,12 @@ class Flow:
         inside: bool,
         flags: int,
         length: int = 0,
-        content: int = Content.TLS,
+        content: int | None = None,
         *,
         window: int | None = None,
         options: Options | None = None,
     ) -> None:
-        """One TCP segment; length is its payload in bytes."""
+        """One TCP segment; length is its payload in bytes. content : TLS of the flow's own without."""
         stack = self.hosts[inside].stack
         if options is None:
             options = (
@@ -204,7 +205,7 @@ class Flow:
             inside,
             TCP,
             length,
-            content,
+            self.tls if content is None else content,
             flags=flags,
             window=window,
             options=options,
@@ -253,7 +254,7 @@ class Flow:
         return at + round_trip
 
     def send(
-        self, at: float, from_inside: bool, size: int, round_trip: float, content: int = Content.TLS
+        self, at: float, from_inside: bool, size: int, round_trip: float, content: int | None = None
     ) -> float:
         """Send size bytes in bursts of a growing window; every other segment is acknowledged."""
         segment = self.segment_size(from_inside)

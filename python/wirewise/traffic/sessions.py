@@ -58,7 +58,7 @@ def transfer(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
         return
     now = flow.open(start, from_inside, round_trip)
     now = flow.send(now + 1e-3, from_inside, rng.randint(300, 2000), round_trip)
-    now = flow.send(now + round_trip, sender, size, round_trip, Content.RANDOM)
+    now = flow.send(now + round_trip, sender, size, round_trip, flow.content)
     flow.close(now + 0.01, from_inside, round_trip)
 
 
