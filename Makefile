@@ -29,6 +29,7 @@ test: setup ## unit, property, parity, kernel and end-to-end tests
 
 test-slow: setup ## tests that `make test` leaves out for their time: long pages of docs/, benchmarks, every preset with every model
 	@$(SUDO) $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup -m slow
+	@WIREWISED_EVERY_DEATH=1 cargo test --locked --quiet --profile bench -p wirewised --test agent -- deaths
 
 test-kernels: setup ## boot Debian's kernels, load and use everything there from every clang; writes docs/kernels.md
 	$(BIN)/python -m tests.matrix

@@ -11,6 +11,7 @@ from typing import Any
 import dpkt
 import pytest
 
+from tests.multiplicity import first
 from wirewise.augment.frames import TCP, UDP, locate
 from wirewise.compiler import compile
 from wirewise.datasets import Truth, write_capture
@@ -223,7 +224,7 @@ def outcome(one: Least) -> tuple[int | None, bool]:
     return one.strength, one.exact
 
 
-@pytest.mark.parametrize("threshold", [129, 130, 300, 1027, 1499])
+@pytest.mark.parametrize("threshold", first([300, 1499, 129, 130, 1027], 2))
 def test_the_least_padding_is_what_passes_the_threshold(tmp_path: Path, threshold: int) -> None:
     found = least(
         tmp_path, "length", stump(threshold, above=False), every(MS, lambda number: udp(number, 100))
