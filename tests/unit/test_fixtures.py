@@ -20,7 +20,12 @@ MODEL = TreeEnsemble(2, 2, "majority", (STUMP,), 2, (0, 0))
 
 
 def feature_set(sharing: str) -> FeatureSet:
-    document = {"name": "fixture", "features": ["length", "sum(length)"], "table_size": 1024}
+    document = {
+        "name": "fixture",
+        "features": ["length", "sum(length)"],
+        "table_size": 1024,
+        "idle_timeout": "1h",
+    }
     return FeatureSet.from_dict({**document, "flow_table": {"sharing": sharing}})
 
 

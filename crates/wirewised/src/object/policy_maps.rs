@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::kernel;
 use crate::kernel::objects;
 use crate::object::deny_filter::Filter;
-use crate::object::maps::{delete, no_map, update, value_of};
+use crate::object::maps::{delete, failed, no_map, update, value_of};
+use crate::object::prefixes::BATCH;
 use crate::object::{allow, deny, pools, tunnels};
 use crate::policy::Policy;
 
@@ -169,19 +170,20 @@ fn copy_maps<M: MapCore, N: MapCore>(
         (Some(from), Some(to)) if same_map(&from, &to)? => Ok(()),
         // So many elements would take as many calls.
         (Some(from), Some(to)) if name == DENY_FILTER => Filter::read(&from)?.replace(&to),
-        (Some(from), Some(to)) => entries(&from).try_for_each(|(key, value)| update(&to, &key, &value)),
+        (Some(from), Some(to)) => entries(&from)?.iter().try_for_each(|(key, value)| update(&to, key, value)),
         _ => Ok(()),
     })
 }
 
 /// What a map holds; of an array, what is not zeros, which it is from the beginning.
-fn entries(map: &impl MapCore) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    let is_array = map.map_type() == MapType::Array;
+fn entries(map: &impl MapCore) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    if map.map_type() == MapType::Array {
+        let batches = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let batches = batches.map_err(|error| failed(map, &error))?;
+        return Ok(batches.filter(|(_, value)| value.iter().any(|byte| *byte != 0)).collect());
+    }
     let entry = |key: Vec<u8>| Some((map.lookup(&key, MapFlags::ANY).ok()??, key));
-    map.keys()
-        .filter_map(entry)
-        .filter(move |(value, _)| !(is_array && value.iter().all(|byte| *byte == 0)))
-        .map(|(value, key)| (key, value))
+    Ok(map.keys().filter_map(entry).map(|(value, key)| (key, value)).collect())
 }
 
 /// Maps for a policy on its way: as those in use, and empty. Where packets would go by a map's entries, it is a map of its entries alone.
@@ -231,20 +233,20 @@ pub fn follow<M: MapCore, N: MapCore>(
 }
 
 /// What a map holds under a key. A trie, asked for a prefix, would answer with a shorter one that holds it.
-fn exactly(map: &impl MapCore) -> impl Fn(&[u8]) -> Option<Vec<u8>> {
-    let of_trie = (map.map_type() == MapType::LpmTrie).then(|| entries(map).collect::<BTreeMap<_, _>>());
-    move |key| match &of_trie {
+fn exactly(map: &impl MapCore) -> Result<impl Fn(&[u8]) -> Option<Vec<u8>>> {
+    let of_trie = (map.map_type() == MapType::LpmTrie).then(|| entries(map)).transpose()?;
+    Ok(move |key: &[u8]| match &of_trie {
         Some(all) => all.get(key).cloned(),
         None => map.lookup(key, MapFlags::ANY).ok().flatten(),
-    }
+    })
 }
 
 fn add(name: &str, wanted: &impl MapCore, live: &impl MapCore) -> Result<()> {
     if name == DENY_FILTER {
         return Filter::read(wanted)?.cover(live);
     }
-    let held = exactly(live);
-    for (key, mut value) in entries(wanted) {
+    let held = exactly(live)?;
+    for (key, mut value) in entries(wanted)? {
         let before = held(&key);
         if let Some(before) = &before {
             match name {
@@ -272,8 +274,8 @@ fn remove(name: &str, wanted: &impl MapCore, live: &impl MapCore) -> Result<()> 
         return Filter::read(wanted)?.replace(live);
     }
     let is_array = live.map_type() == MapType::Array;
-    let wanted = exactly(wanted);
-    for (key, before) in entries(live).collect::<Vec<_>>() {
+    let wanted = exactly(wanted)?;
+    for (key, before) in entries(live)? {
         match wanted(&key) {
             Some(value) if is_array && value != before => update(live, &key, &value)?,
             Some(_) => {}
@@ -296,9 +298,10 @@ fn same_map(one: &impl MapCore, other: &impl MapCore) -> Result<bool> {
 
 fn merge_ports(map: &Option<impl MapCore>, words: &[u64], merge: impl Fn(u64, u64) -> u64) -> Result<()> {
     let Some(map) = map else { return Ok(()) };
+    let held = entries(map)?;
     for (index, new) in (0u32..).zip(words) {
-        let old = map.lookup(bytes_of(&index), MapFlags::ANY).ok().flatten();
-        let old = old.and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or(0);
+        let old = held.get(bytes_of(&index)).and_then(|bytes| bytes.as_slice().try_into().ok());
+        let old = old.map_or(0, u64::from_ne_bytes);
         let merged = merge(old, *new);
         if merged != old {
             update(map, bytes_of(&index), bytes_of(&merged))?;

@@ -46,7 +46,7 @@ pub fn manifest(members: &BTreeMap<String, Vec<u8>>) -> Value {
         "classes": ["benign", "attack"], "digests": digests, "feature_names": ["length"],
         "features": [{"name": "length", "spec": "length", "unit": "byte", "fraction_bits": 0, "minimum": 0,
             "maximum": 65535}],
-        "flow": {"key": "five-tuple", "table_size": 1024, "sharing": "per-cpu", "idle_timeout_ns": 60_000_000_000u64,
+        "flow": {"key": "five-tuple", "table_size": 1024, "sharing": "per-cpu", "idle_timeout_ns": 3_600_000_000_000u64,
             "grace_ns": 10_000_000_000u64, "proven_packets": 4, "clock": "coarse", "entry4_size": 64,
             "entry6_size": 64, "layout_digest": "0", "state": [{"name": "sum_length", "type": "u64", "offset": 0}]},
         "program": {"section": "xdp", "entry": "ww_main", "tail_calls": [], "shape": "inline", "why": "small",

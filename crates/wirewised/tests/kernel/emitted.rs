@@ -96,7 +96,7 @@ fn what_the_manifest_says_of_the_program_must_be_so() {
     for (pointer, value, expected) in [
         ("/flow/entry4_size", serde_json::json!(128), "map ww_flows4 has type 2"),
         ("/flow/table_size", serde_json::json!(2048), "flow-table entries 1024, and the manifest says 2048"),
-        ("/flow/idle_timeout_ns", serde_json::json!(1), "idle_timeout_ns 60000000000"),
+        ("/flow/idle_timeout_ns", serde_json::json!(1), "idle_timeout_ns 3600000000000"),
         ("/flow/clock", serde_json::json!("fine"), "compiled for clock 0"),
         ("/flow/state/0/name", serde_json::json!("other"), "other state of a flow"),
         ("/flow/state/0/type", serde_json::json!("u32"), "other state of a flow"),
