@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.multiplicity import first
 from tests.parity.cases import Case
 from tests.parity.frames import IPV4, IPV6, PPPOE, UDP, TimedFrame, ethernet, ipv4, ipv6, pppoe, udp
 from tests.parity.harness import assert_agree, needs_kernel
@@ -28,7 +29,7 @@ def timed(frames: list[bytes]) -> list[TimedFrame]:
 
 
 @needs_kernel
-@pytest.mark.parametrize("key", [key for key in KEYS if "+vlan" in key])
+@pytest.mark.parametrize("key", first([key for key in KEYS if "+vlan" in key], 3))
 def test_vlans_in_the_key(tmp_path: Path, key: str) -> None:
     """Behind tags, in sessions, and in a tunnel whose own frame is tagged."""
     decapsulate = ("gtp-u", "vxlan") if key.endswith("+teid") or key.startswith("source") else ()
