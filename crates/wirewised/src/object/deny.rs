@@ -12,8 +12,8 @@ use crate::abi::maps::{ACT_CPU, DENY_FILTER, DENY_ORIGINS, DENY4, DENY6};
 use crate::error::{Error, Result, shortage};
 use crate::kernel::change;
 use crate::object::deny_filter::Filter;
-use crate::object::maps::{act_cpus, failed, no_map, update};
-use crate::object::prefixes::{BATCH, Counts, OF_POLICY, Until, elements, left};
+use crate::object::maps::{BATCH, act_cpus, failed, no_map, update};
+use crate::object::prefixes::{Counts, OF_POLICY, Until, elements, left};
 use crate::policy::{Policy, Prefix};
 
 /// What the kernel takes for a prefix, at most: its node in the trie and one that joins it to the others.

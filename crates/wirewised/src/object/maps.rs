@@ -88,6 +88,14 @@ pub fn sum_of_cpus(map: &impl MapCore, index: u32) -> Result<abi::Counter> {
     Ok(sum)
 }
 
+/// Elements that one call reads or writes.
+pub const BATCH: u32 = 4096;
+
+/// All keys and values of an array or a trie.
+pub fn read_all<M: MapCore>(map: &M) -> Result<impl Iterator<Item = (Vec<u8>, Vec<u8>)> + use<'_, M>> {
+    map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).map_err(|error| failed(map, &error))
+}
+
 pub fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
     map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))?;
     change::made(&format!("write {}", map.name().to_string_lossy()));

@@ -21,8 +21,8 @@ pub mod verifier;
 pub use crate::bundle::emitted::{ENTRY, tail_call_index};
 pub use loaded::{Loaded, ProgramInfo};
 pub use maps::{
-    act_cpus, bytes_of_cpus, constants, max_entries, no_map, other_layout, read_element, sum_of_cpus,
-    value_of,
+    act_cpus, bytes_of_cpus, constants, max_entries, no_map, other_layout, read_all, read_element,
+    sum_of_cpus, value_of,
 };
 pub use opened::{MAX_TABLE_SIZE, Opened, no_data_path};
 pub use settings::{Runs, Settings, random_seed, seed_from};

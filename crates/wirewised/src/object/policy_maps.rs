@@ -18,8 +18,7 @@ use crate::error::{Error, Result};
 use crate::kernel;
 use crate::kernel::objects;
 use crate::object::deny_filter::Filter;
-use crate::object::maps::{delete, failed, no_map, update, value_of};
-use crate::object::prefixes::BATCH;
+use crate::object::maps::{delete, no_map, read_all, update, value_of};
 use crate::object::{allow, deny, pools, tunnels};
 use crate::policy::Policy;
 
@@ -178,9 +177,7 @@ fn copy_maps<M: MapCore, N: MapCore>(
 /// What a map holds; of an array, what is not zeros, which it is from the beginning.
 fn entries(map: &impl MapCore) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     if map.map_type() == MapType::Array {
-        let batches = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
-        let batches = batches.map_err(|error| failed(map, &error))?;
-        return Ok(batches.filter(|(_, value)| value.iter().any(|byte| *byte != 0)).collect());
+        return Ok(read_all(map)?.filter(|(_, value)| value.iter().any(|byte| *byte != 0)).collect());
     }
     let entry = |key: Vec<u8>| Some((map.lookup(&key, MapFlags::ANY).ok()??, key));
     Ok(map.keys().filter_map(entry).map(|(value, key)| (key, value)).collect())

@@ -2,17 +2,15 @@
 //! Prefixes in LPM tries that hold until a time: what the lists of who is allowed and who is denied have in common.
 
 use bytemuck::{AnyBitPattern, try_pod_read_unaligned};
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::MapCore;
 
 use crate::abi;
 use crate::error::Result;
-use crate::object::maps::{failed, other_layout};
+use crate::object::maps::{self, other_layout};
 use crate::policy::Prefix;
 
 /// The origin of what the policy itself allows or denies.
 pub const OF_POLICY: &str = "policy";
-/// Elements that one call reads or writes.
-pub const BATCH: u32 = 4096;
 
 /// When a prefix is no longer on a list, in seconds of CLOCK_BOOTTIME, or `abi::LIST_FOREVER`; 0: it is not.
 pub type Until = u32;
@@ -48,10 +46,8 @@ pub fn left(until: Until, now_s: u32) -> Option<Option<u32>> {
 
 /// All that a trie holds. name : of the map, for errors.
 pub fn elements<T: AnyBitPattern>(map: &impl MapCore, name: &str) -> Result<Vec<(Prefix, T)>> {
-    let batches = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
-    let batches = batches.map_err(|error| failed(map, &error))?;
     let element = |(key, value): (Vec<u8>, Vec<u8>)| prefix_of(&key).zip(try_pod_read_unaligned(&value).ok());
-    batches.map(|it| element(it).ok_or_else(|| other_layout(name))).collect()
+    maps::read_all(map)?.map(|it| element(it).ok_or_else(|| other_layout(name))).collect()
 }
 
 /// The prefix that is a key of a trie; `None`: not such a key.

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapHandle, MapType};
 use wirewise_engine::{Engine, Linked, MapKind, Options, PacketSpan, ProgramId};
 use wirewise_lane::{Fate, Judge, Span};
 
@@ -17,7 +17,7 @@ use crate::abi::maps::{
 };
 use crate::error::{Error, Result, shortage};
 use crate::kernel::{note, pinned};
-use crate::object::{self, Loaded, Opened, read_element};
+use crate::object::{self, Loaded, Opened, read_all, read_element};
 
 /// What takes packets, or copies, elsewhere than the lane does.
 const OF_OUTLET: u32 = abi::STEER_REDIRECT | abi::STEER_MIRROR | abi::STEER_BACKEND;
@@ -93,9 +93,7 @@ pub fn allow_list(directory: &Path) -> Result<AllowList> {
         let map = MapHandle::from_pinned_path(&path).map_err(|error| unreadable(&path, &error))?;
         // Ports are in an array, which the engines have in their memory.
         if map.map_type() == MapType::LpmTrie {
-            let entry = |key: Vec<u8>| Some((map.lookup(&key, MapFlags::ANY).ok()??, key));
-            let entries = map.keys().filter_map(entry).map(|(value, key)| (key, value)).collect();
-            list.push((name.to_string(), entries));
+            list.push((name.to_string(), read_all(&map)?.collect()));
         }
     }
     Ok(list)
