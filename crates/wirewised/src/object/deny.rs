@@ -325,7 +325,7 @@ impl<M: MapCore> Maps<M> {
                 map.update_batch(&keys, &values, batch.len() as u32, MapFlags::ANY, MapFlags::ANY).map_err(
                     |error| match shortage(&format!("{error:#}")) {
                         Some(shortage) => Error::other(format!("the deny list: {shortage}")),
-                        None => failed(map, &error),
+                        None => failed("write", map, &error),
                     },
                 )?;
                 change::made(&format!("write {}", map.name().to_string_lossy()));
@@ -340,7 +340,7 @@ impl<M: MapCore> Maps<M> {
             let map = if prefix.address.is_ipv4() { &self.v4 } else { &self.v6 };
             match map.delete(&prefix.map_key()) {
                 Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-                    return Err(failed(map, &error));
+                    return Err(failed("delete from", map, &error));
                 }
                 _ => change::made(&format!("delete from {}", map.name().to_string_lossy())),
             }

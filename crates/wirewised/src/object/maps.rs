@@ -93,23 +93,23 @@ pub const BATCH: u32 = 4096;
 
 /// All keys and values of an array or a trie.
 pub fn read_all<M: MapCore>(map: &M) -> Result<impl Iterator<Item = (Vec<u8>, Vec<u8>)> + use<'_, M>> {
-    map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).map_err(|error| failed(map, &error))
+    map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).map_err(|error| failed("read", map, &error))
 }
 
 pub fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
-    map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))?;
+    map.update(key, value, MapFlags::ANY).map_err(|error| failed("write", map, &error))?;
     change::made(&format!("write {}", map.name().to_string_lossy()));
     Ok(())
 }
 
 pub fn delete(map: &impl MapCore, key: &[u8]) -> Result<()> {
-    map.delete(key).map_err(|error| failed(map, &error))?;
+    map.delete(key).map_err(|error| failed("delete from", map, &error))?;
     change::made(&format!("delete from {}", map.name().to_string_lossy()));
     Ok(())
 }
 
-pub fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
-    Error::other(format!("cannot write {}: {error}", map.name().to_string_lossy()))
+pub fn failed(what: &str, map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
+    Error::other(format!("cannot {what} {}: {error}", map.name().to_string_lossy()))
 }
 
 pub fn no_map(name: &str) -> Error {
