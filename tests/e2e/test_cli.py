@@ -620,6 +620,9 @@ def test_other_bad_arguments(run: Run, made: Path, out: Path) -> None:
     refused(run("train", "t.parquet", "--tress", "3"), "--tress", "did you mean '--trees'?")
     refused(run("compile", "m.pkl", "--shap", "inline"), "--shap", "did you mean '--shape'?")
     refused(run("train", "t.parquet", "--trees"), "--trees")
+    refused(run("features", made / "a.pcap", "--labels", "a", "-l", "b"), "--labels", "2 times")
+    refused(run("compile", "m.pkl", "--shape", "inline", "--shape", "inline"), "--shape", "2 times")
+    refused(run("compile", "m.pkl", "--fine-tune", "--no-fine-tune"), "--fine-tune", "2 times")
 
 
 def test_what_was_probably_meant_is_named(run: Run, made: Path, tmp_path: Path, out: Path) -> None:

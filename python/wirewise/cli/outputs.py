@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every command does before its work: look at the files that it is to write."""
+"""What every command does before its work: refuse options that are given twice, and look at the files that it
+is to write.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
+
+from wirewise.errors import InputError
 
 OUTPUT = "output"
 """Marks an option that names a file to write: Annotated[Path, typer.Option(...), OUTPUT]."""
@@ -18,6 +23,19 @@ OUTPUT_OR_FOLDER = "output or folder"
 
 
 class _Checked(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises InputError for an option that is given twice, of whose values typer would take the last."""
+        if not ctx.resilient_parsing:
+            given: Counter[Any] = Counter(self.make_parser(ctx).parse_args(list(args))[2])
+            for option, times in given.items():
+                if times == 1 or option.multiple or (option.is_flag and not option.secondary_opts):
+                    continue
+                raise InputError(
+                    f"{option.opts[0]}: given {times} times",
+                    way_out=f"give it once; see `{ctx.command_path} --help`",
+                )
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         from wirewise import ending
         from wirewise.places import check_outputs, reading
