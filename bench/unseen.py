@@ -17,7 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,9 @@ class Way:
         classes = "two classes" if self.two_classes else "a class for each kind"
         rows = "all rows" if self.recipe == Recipe() else "recipe"
         leaf = f", leaves of {self.leaf}" if self.leaf else ""
+        alike = ", kinds alike" if self.recipe.alike == "kind" else ""
         size = f" {self.trees}x{self.depth}" if self.estimator in TREES else ""
-        return f"{self.estimator}{size}{leaf}{self._second}, {classes}, {rows}"
+        return f"{self.estimator}{size}{leaf}{alike}{self._second}, {classes}, {rows}"
 
     @property
     def _second(self) -> str:
@@ -75,6 +77,7 @@ WAYS = (
     Way("forest", 20, 12, True, RECIPE),
     Way("forest", 20, 12, True, RECIPE, leaf=20),
     Way("forest", 20, 12, True, RECIPE, leaf=20, late=Late(leaf=20)),
+    Way("forest", 20, 12, True, replace(RECIPE, alike="kind"), leaf=20, late=Late(leaf=20)),
     Way("extra-trees", 20, 12, True, RECIPE),
     Way("boosting", 30, 10, True, RECIPE),
     Way(BENIGN_ONLY, 10, 10, True, RECIPE),
@@ -169,9 +172,22 @@ def measured(
                     ]
                     for each, column in (("source", "unit"), ("capture", "capture"))
                 },
+                "kinds": of_each_kind(training.folds.scored, points),
             }
         )
     return steps
+
+
+def of_each_kind(
+    dealt: Sequence[pl.DataFrame], points: Sequence[out_of_fold.Point]
+) -> dict[str, list[float]]:
+    """For each kind of attack the mean over its sources of what each dealing finds."""
+    found: dict[str, list[float]] = {}
+    for flows, point in zip(dealt, points, strict=True):
+        seen = flows.filter("attack").with_columns(flagged=out_of_fold.above(point))
+        for kind, share in sorted(out_of_fold.of_kinds(seen).iter_rows()):
+            found.setdefault(kind, []).append(share)
+    return found
 
 
 def mean_over(column: str, flows: pl.DataFrame, point: out_of_fold.Point) -> float:

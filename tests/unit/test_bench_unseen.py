@@ -62,6 +62,9 @@ def test_trees_that_alone_learn_from_what_is_beside_are_measured_too() -> None:
     both = unseen.measured(table, way, "source", 1, beside, Apart("flood", 4))
     assert [step["wish"] for step in both] == list(unseen.SHOWN)
     assert both != unseen.measured(table, way, "source", 1, beside)
+    for step in both:
+        of_kinds = [shares[0] for shares in step["kinds"].values()]
+        assert np.mean(of_kinds) == pytest.approx(step["families"][0])
 
 
 def test_what_has_no_scores_is_an_error() -> None:

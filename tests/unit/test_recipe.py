@@ -71,6 +71,21 @@ def test_captures_or_sources_weigh_the_same(alike: str) -> None:
     assert totals.to_list() == pytest.approx([totals[0]] * len(totals))
 
 
+def test_kinds_of_attacks_weigh_the_same() -> None:
+    capture = pl.col("capture")
+    rows = pl.concat([frame(name=name) for name in "abc"]).filter(~capture.is_in(["scana", "scanb"]))
+    label = pl.when(pl.col("label") == "attack").then(capture.str.head(4)).otherwise("label")
+    rows = rows.with_columns(label=label)  # of three captures of floods, one of scans and six without attacks
+    alike = Recipe(alike="kind").weights(rows)
+    assert alike is not None and alike.mean() == pytest.approx(1)
+    of = rows.with_columns(weight=alike * 10 / alike.sum())
+    captures = of.group_by("capture").agg(pl.col("weight").sum())
+    weights = {name: weight for name, weight in captures.iter_rows() if name[:4] in ("floo", "scan")}
+    assert weights == pytest.approx({"flooda": 2 / 3, "floodb": 2 / 3, "floodc": 2 / 3, "scanc": 2})
+    benign = captures.filter(~capture.is_in(list(weights)))["weight"].to_list()
+    assert benign == pytest.approx([1] * 6), "they weigh as many captures as they are"
+
+
 def two_days() -> Table:
     rows = pl.concat([frame(name=name) for name in "ab"])
     return Table(rows.with_columns(time_ns=0, status=0), FeatureSet("x", ["length"]))

@@ -87,8 +87,8 @@ def train(
     - class_weight: "balanced", weights by class name, or None: all packets weigh the same.
     - two_classes: learn benign against attack, whatever kind of attack a label says.
     - learn_first, flows_per_capture: learn from each flow's first packets only, and from at most that many
-      flows of each class of a capture, drawn at random; None: from all. weights: "packet", "capture" or
-      "source", what weighs the same. All are tested (docs/training.md).
+      flows of each class of a capture, drawn at random; None: from all. weights: "packet", "capture",
+      "source" or "kind" (of attack), what weighs the same. All are tested (docs/training.md).
     - late_from: from this packet of a flow on, such as 30, trees of their own judge, of the same kind; None:
       the same ones do. late_trees, late_depth, late_leaf: as trees, depth and leaf, of theirs.
     - test_share: share of each class's captures, or flows, to test on, between 0 and 1.

@@ -91,7 +91,10 @@ def train(
     ] = None,
     weights: Annotated[
         str,
-        typer.Option(help="What weighs the same: each packet, or each capture or source of a class."),
+        typer.Option(
+            help="What weighs the same: each packet; each capture or source of a class; or each kind of "
+            "attack, and in it each capture."
+        ),
     ] = "packet",
     late_from: Annotated[
         int | None,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wirewise.augment import Augmentation, chosen_for_rows, vary
 from wirewise.datasets.table import SOURCE, VARIANT, Table
 from wirewise.errors import InputError, choose
-from wirewise.evaluate.classes import matrix, numbers
+from wirewise.evaluate.classes import BENIGN, matrix, numbers
 from wirewise.evaluate.networks import Progress, silent, watched, weigh
 from wirewise.evaluate.phases import Phase
 from wirewise.frames import integers
@@ -29,8 +29,10 @@ SHARE = 0.5
 """Of a teacher's scores in what is learned; the rest are the labels."""
 LEAST_SCORE = 1e-3
 """A teacher's score below which a class is not learned for a row."""
-WEIGH_ALIKE = ("packet", "capture", "source")
-"""What can weigh the same: each row, or each capture or source of a class, however many rows it has."""
+WEIGH_ALIKE = ("packet", "capture", "source", "kind")
+"""What can weigh the same: each row, or each capture or source of a class, however many rows it has; `kind`:
+each capture of a class, and each kind of attack, however many captures it has.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,12 @@ class Recipe:
             return None
         source = pl.col(SOURCE) if self.alike == "source" and SOURCE in frame.columns else pl.lit("")
         unit = pl.when(source != "").then(source).otherwise(pl.col("capture").cast(pl.String))
-        rows = frame.select("label", unit.alias("unit")).select(pl.len().over("label", "unit"))
-        weights = 1 / rows.to_series().to_numpy().astype(np.float64)
+        weight = 1 / pl.len().over("label", "unit")
+        if self.alike == "kind":  # attacks weigh as many captures as they have, whichever kinds these are of
+            attack = pl.col("label") != BENIGN
+            captures = weight.filter(attack).sum() / pl.col("label").filter(attack).n_unique()
+            weight *= pl.when(attack).then(captures / weight.sum().over("label")).otherwise(1)
+        weights = frame.select("label", unit.alias("unit")).select(weight).to_series().to_numpy()
         return np.asarray(weights / weights.mean(), np.float64)
 
     def facts(self) -> dict[str, Any]:
