@@ -623,6 +623,8 @@ def test_other_bad_arguments(run: Run, made: Path, out: Path) -> None:
     refused(run("features", made / "a.pcap", "--labels", "a", "-l", "b"), "--labels", "2 times")
     refused(run("compile", "m.pkl", "--shape", "inline", "--shape", "inline"), "--shape", "2 times")
     refused(run("compile", "m.pkl", "--fine-tune", "--no-fine-tune"), "--fine-tune", "2 times")
+    weights = ("--class-weight", "a=1", "--class-weight", "b=2")
+    refused(run("train", "t.parquet", *weights, "--refit", "--refit"), "t.parquet")
 
 
 def test_what_was_probably_meant_is_named(run: Run, made: Path, tmp_path: Path, out: Path) -> None:
