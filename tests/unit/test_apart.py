@@ -154,6 +154,13 @@ def test_what_cannot_have_trees_of_their_own(
         trained(**({"table": table, "beside": beside, "apart": FLOOD, "folds": 0} | given))
 
 
+@pytest.mark.parametrize(("others", "number"), [(1, 1), (10, 8), (20, 16), (40, 32)])
+def test_there_are_four_for_five_of_the_others(table: Table, beside: Table, others: int, number: int) -> None:
+    training = trained(table, beside, trees=others, apart=Apart("flood"), folds=0)
+    assert len(training.estimator.own.estimators_) == number
+    assert training.facts["apart"] == {"name": "flood", "trees": number}
+
+
 @pytest.mark.parametrize("name", ["", "benign", "attack"])
 def test_their_class_has_a_name_of_its_own(name: str) -> None:
     with pytest.raises(InputError, match="a name of its own"):

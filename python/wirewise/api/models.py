@@ -72,7 +72,7 @@ def train(
     teacher: str | Any = None,
     beside: AnyTable | Sequence[AnyTable] | None = None,
     apart: str | None = None,
-    apart_trees: int = 16,
+    apart_trees: int | None = None,
 ) -> Training:
     """Fit an estimator to a table, and test it on captures, or flows, it has not seen.
 
@@ -106,8 +106,9 @@ def train(
     - teacher: "forest", "extra-trees", "hist-gradient-boosting" or "mlp", or a fitted classifier: learn from
       the scores of a large model.
     - beside: a table of the same features, or several, to learn from as well and never to test, such as of
-      made traffic. apart: the name of a class that apart_trees trees of their own learn from it, while the
-      others learn only from its captures without attacks; needs two_classes. None: all learn from both.
+      made traffic. apart: the name of a class that apart_trees trees of their own (None: four for five of
+      trees) learn from it, while the others learn only from its captures without attacks; needs two_classes.
+      None: all learn from both.
 
     Gives a `Training`: `estimator` (which predicts class names), `classes` in the order of their numbers,
     `report`, `by_flow` and `folds` (what a split by flow and a cross-validation say), `doubts` (what makes

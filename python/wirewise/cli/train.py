@@ -175,8 +175,8 @@ def train(
     apart_trees: Annotated[
         int | None,
         typer.Option(
-            help="Their number, with --apart: the fewer, the more they must agree. Default: 16, for a forest "
-            "of 20."
+            help="Their number, with --apart: the fewer, the more they must agree. Default: four for five of "
+            "--trees."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
@@ -309,7 +309,7 @@ def _apart(name: str | None, trees: int | None) -> Apart | None:
     from wirewise.evaluate.apart import Apart
 
     if name is not None:
-        return Apart(name) if trees is None else Apart(name, trees)
+        return Apart(name, trees)
     if trees is not None:
         raise InputError("--apart-trees", "is for a class of its own", "add --apart flood")
     return None

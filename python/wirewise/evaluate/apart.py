@@ -9,7 +9,7 @@ for all trees.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,18 +27,24 @@ KEY = "apart"
 
 @dataclass(frozen=True)
 class Apart:
-    """The class of what is beside, and how many trees find it. Raises InputError for a name that another
-    class has.
+    """The class of what is beside, and how many trees find it; None: four for five of the others. Raises
+    InputError for a name that another class has.
     """
 
     name: str
-    trees: int = 16
+    trees: int | None = None
 
     def __post_init__(self) -> None:
         if self.name in ("", BENIGN, ATTACK):
             raise InputError(
                 f"a class {self.name!r} of what is beside", "must have a name of its own", "call it flood"
             )
+
+    def sized(self, others: int) -> Apart:
+        """With the number of its trees, beside so many others. Those of a class must agree more than the
+        others to be ahead by as much, but all of them must be able to: a margin for 40 is out of reach of 16.
+        """
+        return self if self.trees is not None else replace(self, trees=max(1, others * 4 // 5))
 
 
 def quiet_of(beside: Table | None) -> Table | None:

@@ -231,6 +231,7 @@ def train(
     if apart is not None:
         _check_apart(apart, estimator, beside, two_classes, late, teacher)
         classes.append(apart.name)
+        apart = apart.sized(trees)
     rows, labels = matrix(usable), numbers(usable, classes)
     settings = {
         "depth": depth, "trees": trees, "leaf": leaf, "hidden": hidden, "encoding": encoding, "seed": seed
