@@ -9,7 +9,9 @@ use crate::error::{Error, Result};
 use crate::kernel::change;
 
 pub fn other_layout(map: &str) -> Error {
-    Error::other(format!("the map {map} has another layout than this agent's"))
+    Error::other(format!(
+        "the map {map} has another layout than this agent's: another version of wirewise made it"
+    ))
 }
 
 /// How many elements a map has under this configuration; `None`: as compiled.
@@ -60,9 +62,9 @@ pub fn read_element<T: bytemuck::AnyBitPattern>(map: &impl MapCore, index: u32) 
     let value = map
         .lookup(&index.to_ne_bytes(), MapFlags::ANY)
         .map_err(|error| Error::other(format!("{name}: cannot be read: {error}")))?;
-    value.and_then(|bytes| bytemuck::try_pod_read_unaligned(bytes.get(..size_of::<T>())?).ok()).ok_or_else(
-        || Error::other(format!("{name}: not as this agent knows it; it was attached by another version")),
-    )
+    value
+        .and_then(|bytes| bytemuck::try_pod_read_unaligned(bytes.get(..size_of::<T>())?).ok())
+        .ok_or_else(|| other_layout(&name))
 }
 
 /// What each CPU has of the actor's.

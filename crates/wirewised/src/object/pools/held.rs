@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use bytemuck::{Zeroable, bytes_of};
-use libbpf_rs::{MapCore, MapFlags};
+use bytemuck::Zeroable;
+use libbpf_rs::MapCore;
 
 use crate::abi;
 use crate::abi::maps::{BACKENDS, POOLS};
-use crate::error::{Error, Result};
-use crate::object::maps::other_layout;
+use crate::error::Result;
+use crate::object::maps::read_element;
 use crate::object::pools::maglev::{self, Member};
 
 /// The maps `ww_pools` and `ww_backends`, element by element.
@@ -32,10 +32,7 @@ impl Held {
     /// `None`: the program does not balance.
     pub fn read<M: MapCore>(find: impl Fn(&str) -> Option<M>) -> Result<Option<Self>> {
         let (Some(pools), Some(backends)) = (find(POOLS), find(BACKENDS)) else { return Ok(None) };
-        Ok(Some(Self {
-            pools: elements(&pools, POOLS, abi::POOLS)?,
-            backends: elements(&backends, BACKENDS, abi::BACKENDS)?,
-        }))
+        Ok(Some(Self { pools: elements(&pools, abi::POOLS)?, backends: elements(&backends, abi::BACKENDS)? }))
     }
 
     /// The pools there are, each with its number.
@@ -86,14 +83,6 @@ fn ip(version: u8, bytes: &[u8; 16]) -> IpAddr {
     if version == 4 { IpAddr::from([a, b, c, d]) } else { IpAddr::from(*bytes) }
 }
 
-fn elements<T: bytemuck::AnyBitPattern>(map: &impl MapCore, name: &str, count: usize) -> Result<Vec<T>> {
-    let element = |index: u32| {
-        let value = map
-            .lookup(bytes_of(&index), MapFlags::ANY)
-            .map_err(|error| Error::other(format!("{name}: cannot be read: {error}")))?;
-        value
-            .and_then(|bytes| bytemuck::try_pod_read_unaligned(bytes.get(..size_of::<T>())?).ok())
-            .ok_or_else(|| other_layout(name))
-    };
-    (0..count as u32).map(element).collect()
+fn elements<T: bytemuck::AnyBitPattern>(map: &impl MapCore, count: usize) -> Result<Vec<T>> {
+    (0..count as u32).map(|index| read_element(map, index)).collect()
 }
