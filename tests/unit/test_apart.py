@@ -19,6 +19,7 @@ from wirewise.errors import InputError
 from wirewise.evaluate import matrix, out_of_fold, train
 from wirewise.evaluate.apart import Apart, Together
 from wirewise.evaluate.classes import class_of
+from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.phases import Phases
 from wirewise.formats.bundle import Bundle
 from wirewise.importers import import_model
@@ -114,15 +115,25 @@ def test_what_they_find_counts_as_found(table: Table, beside: Table) -> None:
     """An attack that only trees of their own know, in captures that are tested."""
     floods = beside.frame.filter(pl.col("label") == "syn")
     floods = floods.with_columns(capture=pl.lit("c") + (pl.int_range(pl.len()) % 4).cast(pl.String))
-    floods = floods.with_columns(source=pl.lit("s") + (pl.int_range(pl.len()) % 4).cast(pl.String))
+    floods = floods.with_columns(source=pl.lit("s"))  # so the others never learn it in a fold
     captured = Table(pl.concat([table.frame, floods], how="diagonal_relaxed"), FEATURES)
-    training = trained(captured, beside, apart=FLOOD)
-    assert training.folds is not None
-    assert min(training.folds.recall["syn"]) > 0.9
+    training, alone = trained(captured, beside, apart=Apart("flood", 4)), trained(captured, None)
+    assert training.folds is not None and alone.folds is not None
+    assert min(training.folds.recall["syn"]) > 0.9 and max(alone.folds.recall["syn"]) < 0.1
     assert min(training.folds.recall["scan"]) > 0.5
-    for flows in training.folds.scored:
-        [point] = [p for p in out_of_fold.points(flows) if (p.wish, p.after) == (0.1, 1)]
-        assert point.families > 0.3
+    for both, others in zip(training.folds.scored, alone.folds.scored, strict=True):
+        found, without = (
+            next(p.families for p in out_of_fold.points(flows) if (p.wish, p.after) == (0.1, 1))
+            for flows in (both, others)
+        )
+        assert found > without + 0.1
+    for report in (training.report, training.folds.report):
+        (benign, *_), (_, attack, flood), _ = report.confusion
+        assert report.nameless == ["flood"] and attack > 0
+        assert report.accuracy == pytest.approx((benign + attack + flood) / report.packets)
+    assert flood > attack / 10, "of the folds"
+    model = import_model(training.estimator, classes=training.classes).model
+    assert not doubts(model, captured, training.classes, "captures")
 
 
 def test_one_margin_holds_for_both(table: Table, beside: Table) -> None:

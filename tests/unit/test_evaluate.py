@@ -90,6 +90,32 @@ def test_reports_are_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     assert Report.sum([report, report]).confusion == (2 * np.array(report.confusion)).tolist()
 
 
+@examples(60)
+@given(pairs=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=60))
+def test_what_a_class_that_no_label_names_finds_of_attack_is_right(pairs: list[tuple[int, int]]) -> None:
+    truth, predicted = np.array(pairs).T
+    report = Report.of(truth, predicted, ["benign", "attack", "flood", "unknown"])
+    as_attack = np.where(predicted == 2, 1, predicted)
+    assert report.accuracy == pytest.approx(accuracy_score(truth, as_attack))
+    expected = precision_recall_fscore_support(truth, as_attack, labels=range(4), zero_division=0)
+    for number in (0, 1, 3):
+        row = report.classes[number]
+        assert (row.precision, row.recall, row.f1) == pytest.approx(
+            tuple(column[number] for column in expected[:3])
+        )
+    floods = truth[predicted == 2]
+    assert report.classes[2].precision == pytest.approx(floods.mean() if len(floods) else 0)
+    assert report.confusion == confusion_matrix(truth, predicted, labels=range(4)).tolist()
+    assert report.nameless == ["flood"] and "unknown" in report.absent
+
+
+def test_a_class_that_a_label_names_finds_its_own_alone() -> None:
+    report = Report.of(np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2]), ["benign", "attack", "flood"])
+    assert report.accuracy == 0.75 and report.nameless == []
+    report = Report.of(np.array([0, 1, 1]), np.array([0, 1, 2]), ["benign", "scan", "flood"])
+    assert report.accuracy == pytest.approx(2 / 3) and report.nameless == [], "no label means any attack"
+
+
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != BENIGN_ONLY])
 def test_every_estimator_learns_and_the_report_is_about_it(name: str) -> None:
     data = table()

@@ -79,6 +79,10 @@ def test_intervals_of_classes_hold_their_numbers() -> None:
             assert low < getattr(row, name) < high < low + 0.1
     # Both are drawn alike, so of two classes they say the same.
     assert report.class_intervals["attack"]["f1"] == pytest.approx(report.intervals["f1"])
+    # So they do where a class that no label names finds some of the attacks.
+    some = np.where((said == 1) & (np.arange(len(said)) % 3 == 0), 2, said)
+    found = per_flow(frame, truth, some, ["benign", "attack", "flood"], at=At((1,)))
+    assert found.classes.nameless == ["flood"] and found.class_intervals == report.class_intervals
 
 
 @examples(100)

@@ -540,6 +540,8 @@ def _weights(given: list[str] | None) -> str | dict[str, float] | None:
 
 def print_report(report: Report, classes: list[str]) -> None:
     """Per class numbers and the confusion matrix."""
+    from wirewise.evaluate.classes import ATTACK
+
     listing(
         ("class", "packets", "precision", "recall", "F1"),
         (
@@ -554,6 +556,8 @@ def print_report(report: Report, classes: list[str]) -> None:
     )
     if report.absent:
         console.print(f"not tested, as no packet is of them: {', '.join(report.absent)}")
+    if report.nameless:
+        console.print(f"counted as {ATTACK}, as no label names them: {', '.join(report.nameless)}")
     print_confusion(report.confusion, classes)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError
 from wirewise.frames import integers
+from wirewise.models.bounded import UNKNOWN
 
 BENIGN = "benign"
 ATTACK = "attack"
@@ -63,3 +64,13 @@ def class_of(label: str, classes: Sequence[str]) -> str:
     is an attack.
     """
     return ATTACK if label and label not in classes and set(TWO_CLASSES) <= set(classes) else label
+
+
+def nameless(there: Collection[int], classes: Sequence[str]) -> list[int]:
+    """The numbers of classes that no label names, such as that of trees apart, where a label that names none
+    means ATTACK: what they find of that label is found. there : the numbers that labels have.
+    """
+    if not set(TWO_CLASSES) <= set(classes):
+        return []
+    named = (*TWO_CLASSES, UNKNOWN)
+    return [number for number, name in enumerate(classes) if number not in there and name not in named]

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from wirewise.evaluate.report import counts, ratios
+
 DRAWS = 1000
 """Of the bootstrap over captures."""
 _CELLS = 4_000_000  # numbers at once, of a part of the draws
@@ -56,16 +58,10 @@ def of_classes(matrices: NDArray[np.float64], names: Sequence[str]) -> dict[str,
     """
     if not len(matrices):
         return {}
-    right = np.diagonal(matrices, axis1=1, axis2=2)
-    true, said = matrices.sum(axis=2), matrices.sum(axis=1)
-    ratios = {
-        "precision": right / np.maximum(said, 1),
-        "recall": right / np.maximum(true, 1),
-        "f1": 2 * right / np.maximum(true + said, 1),
-    }
-    there = true > 0
+    there = matrices.sum(axis=2) > 0
+    found = ratios(*counts(matrices, names))
     return {
-        name: {ratio: interval(values[there[:, at], at]) for ratio, values in ratios.items()}
+        name: {ratio: interval(values[there[:, at], at]) for ratio, values in found.items()}
         for at, name in enumerate(names)
         if there[:, at].any()
     }

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.datasets.table import Table
-from wirewise.evaluate.classes import class_names, class_of, matrix
+from wirewise.evaluate.classes import ATTACK, class_names, class_of, matrix, nameless
 from wirewise.models import Model
 
 
@@ -41,6 +41,8 @@ def doubts(model: Model, table: Table, classes: Sequence[str], name: str, first:
     if known:
         judged = counts[[index for index, _ in known]]
         packets, right = int(judged.sum()), int(sum(counts[pair] for pair in known))
+        if ATTACK in there:
+            right += int(counts[there.index(ATTACK), nameless([to for _, to in known], classes)].sum())
         often = int(judged.sum(axis=1).argmax())
         share = judged[often].sum() / packets
         # Of a single label every accuracy but 100 % is below its share: no reason for doubt by itself.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise import html
+from wirewise.evaluate.classes import ATTACK, nameless
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,9 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class Report:
-    """accuracy : 0 to 1. confusion : rows are the truth, columns the prediction, in the order of classes."""
+    """accuracy : 0 to 1. confusion : rows are the truth, columns the prediction, in the order of classes.
+    What a nameless class finds of `attack`, see `wirewise.evaluate.classes.nameless`, is right.
+    """
 
     packets: int
     accuracy: float
@@ -49,20 +52,27 @@ class Report:
     @classmethod
     def from_confusion(cls, confusion: NDArray[np.int64], classes: list[str]) -> Report:
         """A report of its confusion matrix: packets, shape (n, n), rows the truth."""
-        right, true, said = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
-        precision, recall = right / np.maximum(said, 1), right / np.maximum(true, 1)
-        f1 = 2 * right / np.maximum(true + said, 1)
+        counted = counts(confusion, classes)
+        right, true, _ = counted
+        found = ratios(*counted)
         rows = [
-            ClassReport(name, int(true[i]), float(precision[i]), float(recall[i]), float(f1[i]))
+            ClassReport(name, int(true[i]), *(float(of[i]) for of in found.values()))
             for i, name in enumerate(classes)
         ]
         packets = int(true.sum())
-        return cls(packets, float(right.sum() / max(1, packets)), rows, confusion.tolist())
+        return cls(packets, float(right[true > 0].sum() / max(1, packets)), rows, confusion.tolist())
 
     @property
     def absent(self) -> list[str]:
-        """The classes that no packet is of: nothing is known of them."""
-        return [row.name for row in self.classes if not row.packets]
+        """The classes that no packet is of, of which nothing is known."""
+        return [row.name for row in self.classes if not row.packets and row.name not in self.nameless]
+
+    @property
+    def nameless(self) -> list[str]:
+        """The classes that no packet is of, but whose finds count as those of `attack`."""
+        names = [row.name for row in self.classes]
+        there = [number for number, row in enumerate(self.classes) if row.packets]
+        return [names[number] for number in nameless(there, names)]
 
     def __repr__(self) -> str:
         share, classes = f"accuracy {self.accuracy:.4f}", len(self.classes)
@@ -91,6 +101,34 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "macro_f1": self.macro_f1}
+
+
+def counts(
+    confusion: NDArray[Any], classes: Sequence[str]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """How many of each class are right, are of it, and are said to be, each of shape (..., n).
+
+    confusion : one matrix, or several of the same classes, (..., n, n), rows the truth.
+    """
+    right = np.diagonal(confusion, axis1=-2, axis2=-1).copy()
+    true, said = confusion.sum(axis=-1), confusion.sum(axis=-2)
+    there = np.flatnonzero(true.reshape(-1, len(classes)).any(axis=0)).tolist()
+    if found := nameless(there, classes):
+        attack = list(classes).index(ATTACK)
+        right[..., found] = confusion[..., attack, found]
+        right[..., attack] += right[..., found].sum(axis=-1)
+        said[..., attack] += said[..., found].sum(axis=-1)
+    return right, true, said
+
+
+def ratios(right: NDArray[Any], true: NDArray[Any], said: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+    """Each class's precision, recall and F1, of `counts`; 0 where nothing can be divided."""
+    met = right * (true > 0)
+    return {
+        "precision": right / np.maximum(said, 1),
+        "recall": met / np.maximum(true, 1),
+        "f1": 2 * met / np.maximum(true + said, 1),
+    }
 
 
 def _ratios(row: ClassReport) -> tuple[float, float, float]:

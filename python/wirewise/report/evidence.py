@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from wirewise import html
+from wirewise.evaluate.classes import ATTACK
 from wirewise.evaluate.evaluation import Evaluation
 from wirewise.evaluate.evasion import COLUMNS
 from wirewise.formats.losses import agreement, summary
@@ -158,6 +159,8 @@ def _classes(one: Evaluation) -> list[str]:
     )
     if one.packets.absent:
         text += f" Left out of these averages, as no packet is of them: {', '.join(one.packets.absent)}."
+    if one.packets.nameless:
+        text += f" Counted as {ATTACK}, as no label names them: {', '.join(one.packets.nameless)}."
     return [
         html.heading("Each class", 3),
         html.wide(html.table(head, rows, right=range(1, 9))),
