@@ -14,6 +14,7 @@ from tests.examples import examples
 from wirewise.datasets import Table
 from wirewise.errors import InputError
 from wirewise.evaluate import ESTIMATORS, Report, class_names, grouped_split, matrix, train
+from wirewise.evaluate.classes import as_labelled
 from wirewise.evaluate.train import BENIGN_ONLY
 from wirewise.feature_sets import FeatureSet
 
@@ -94,7 +95,8 @@ def test_reports_are_scikit_learns(pairs: list[tuple[int, int]]) -> None:
 @given(pairs=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=60))
 def test_what_a_class_that_no_label_names_finds_of_attack_is_right(pairs: list[tuple[int, int]]) -> None:
     truth, predicted = np.array(pairs).T
-    report = Report.of(truth, predicted, ["benign", "attack", "flood", "unknown"])
+    names = ["benign", "attack", "flood", "unknown"]
+    report = Report.of(truth, predicted, names)
     as_attack = np.where(predicted == 2, 1, predicted)
     assert report.accuracy == pytest.approx(accuracy_score(truth, as_attack))
     expected = precision_recall_fscore_support(truth, as_attack, labels=range(4), zero_division=0)
@@ -107,6 +109,7 @@ def test_what_a_class_that_no_label_names_finds_of_attack_is_right(pairs: list[t
     assert report.classes[2].precision == pytest.approx(floods.mean() if len(floods) else 0)
     assert report.confusion == confusion_matrix(truth, predicted, labels=range(4)).tolist()
     assert report.nameless == ["flood"] and "unknown" in report.absent
+    assert as_labelled(predicted, truth, names).tolist() == as_attack.tolist()
 
 
 def test_a_class_that_a_label_names_finds_its_own_alone() -> None:

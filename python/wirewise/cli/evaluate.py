@@ -262,7 +262,6 @@ def _write(
     plot: Path | None,
     quiet: bool,
 ) -> None:
-    from wirewise.evaluate.importance import Importance
     from wirewise.files import write_atomically
     from wirewise.plots import write_plot
     from wirewise.report import comparison_chart, page
@@ -277,9 +276,7 @@ def _write(
     if plot:
         with step("plotting", quiet=quiet):
             first = found[0]
-            names = first.features
-            leans = Importance.of(lambda x: first.subject.model.predict(x)[0], first.rows, first.truth, names)
             about = evaluations[0].about
             side_by_side = comparison_chart(evaluations)
             things = [*([side_by_side] if side_by_side else []), *evaluations]
-            write_plot(plot, f"{about.model} on {about.data}", *things, leans)
+            write_plot(plot, f"{about.model} on {about.data}", *things, first.leans)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,3 +75,10 @@ def nameless(there: Collection[int], classes: Sequence[str]) -> list[int]:
         return []
     named = (*TWO_CLASSES, UNKNOWN)
     return [number for number, name in enumerate(classes) if number not in there and name not in named]
+
+
+def as_labelled(said: NDArray[Any], truth: NDArray[np.int64], classes: Sequence[str]) -> NDArray[np.int64]:
+    """Class numbers said, (n,), ATTACK's for what `nameless` classes find. truth : the labels' numbers."""
+    found = nameless(set(truth.tolist()), classes)
+    numbers = np.asarray(said, np.int64)
+    return np.where(np.isin(numbers, found), list(classes).index(ATTACK), numbers) if found else numbers

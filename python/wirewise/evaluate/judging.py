@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from wirewise.datasets import Table
 from wirewise.errors import InputError
-from wirewise.evaluate.classes import matrix, numbers
+from wirewise.evaluate.classes import as_labelled, matrix, numbers
 from wirewise.evaluate.drift import Drift, drift
 from wirewise.evaluate.evaluation import About, Evaluation, Judged, Plane, evaluation, has_scores
 from wirewise.evaluate.fidelity import HeldOut, measure
+from wirewise.evaluate.importance import Importance
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.operating_point import in_a_row
@@ -70,6 +71,15 @@ class Found:
     rows: NDArray[np.int64]
     truth: NDArray[np.int64]
     features: list[str]
+
+    @property
+    def leans(self) -> Importance:
+        """How much the model leans on each feature, on these rows."""
+
+        def predict(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+            return as_labelled(self.subject.model.predict(rows)[0], self.truth, self.subject.classes)
+
+        return Importance.of(predict, self.rows, self.truth, self.features)
 
 
 def judge(

@@ -20,7 +20,7 @@ from wirewise.evaluate.apart import KEY as APART
 from wirewise.evaluate.apart import Apart, Together, quiet_of
 from wirewise.evaluate.autoencoder import HIDDEN as REMEMBERED
 from wirewise.evaluate.autoencoder import Autoencoder
-from wirewise.evaluate.classes import BENIGN, TWO_CLASSES, check_classes, matrix, numbers
+from wirewise.evaluate.classes import BENIGN, TWO_CLASSES, as_labelled, check_classes, matrix, numbers
 from wirewise.evaluate.families import families, kinds
 from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
 from wirewise.evaluate.lesson import Lesson, Recipe, class_weights
@@ -154,7 +154,7 @@ class Training:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="X does not have valid feature names")
                 said = self.estimator.predict(x).tolist()  # names, once they were set, else numbers
-            return np.array([number.get(one, one) for one in said], np.int64)
+            return as_labelled(np.array([number.get(one, one) for one in said]), truth, self.classes)
 
         names = self.table.feature_set.feature_names
         return Importance.of(predict, rows, truth, names, seed=self.facts["seed"])
