@@ -78,6 +78,7 @@ WAYS = (
     Way("forest", 20, 12, True, RECIPE, leaf=20),
     Way("forest", 20, 12, True, RECIPE, leaf=20, late=Late(leaf=20)),
     Way("forest", 20, 12, True, replace(RECIPE, alike="kind"), leaf=20, late=Late(leaf=20)),
+    Way("forest", 40, 12, True, replace(RECIPE, alike="kind"), leaf=20, late=Late(leaf=20)),
     Way("extra-trees", 20, 12, True, RECIPE),
     Way("boosting", 30, 10, True, RECIPE),
     Way(BENIGN_ONLY, 10, 10, True, RECIPE),
