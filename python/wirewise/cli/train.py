@@ -557,7 +557,7 @@ def print_report(report: Report, classes: list[str]) -> None:
     if report.absent:
         console.print(f"not tested, as no packet is of them: {', '.join(report.absent)}")
     if report.nameless:
-        console.print(f"counted as {ATTACK}, as no label names them: {', '.join(report.nameless)}")
+        console.print(f"counted as {ATTACK} because no label names them: {', '.join(report.nameless)}")
     print_confusion(report.confusion, classes)
 
 

@@ -41,8 +41,8 @@ class Apart:
             )
 
     def sized(self, others: int) -> Apart:
-        """With the number of its trees, beside so many others. Those of a class must agree more than the
-        others to be ahead by as much, but all of them must be able to: a margin for 40 is out of reach of 16.
+        """With the number of its trees beside `others`. With fewer than these they must agree more to be
+        ahead by as much, but they must be able to: a margin for 40 is out of reach of 16.
         """
         return self if self.trees is not None else replace(self, trees=max(1, others * 4 // 5))
 

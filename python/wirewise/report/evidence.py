@@ -160,7 +160,7 @@ def _classes(one: Evaluation) -> list[str]:
     if one.packets.absent:
         text += f" Left out of these averages, as no packet is of them: {', '.join(one.packets.absent)}."
     if one.packets.nameless:
-        text += f" Counted as {ATTACK}, as no label names them: {', '.join(one.packets.nameless)}."
+        text += f" Counted as {ATTACK} because no label names them: {', '.join(one.packets.nameless)}."
     return [
         html.heading("Each class", 3),
         html.wide(html.table(head, rows, right=range(1, 9))),
