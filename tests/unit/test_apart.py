@@ -18,10 +18,12 @@ from wirewise.datasets import Table
 from wirewise.errors import InputError
 from wirewise.evaluate import matrix, out_of_fold, train
 from wirewise.evaluate.apart import Apart, Together
-from wirewise.evaluate.classes import class_of
+from wirewise.evaluate.classes import class_of, numbers
+from wirewise.evaluate.fidelity import HeldOut, measure
 from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.phases import Phases
 from wirewise.formats.bundle import Bundle
+from wirewise.formats.losses import class_table
 from wirewise.importers import import_model
 from wirewise.models import TreeEnsemble
 
@@ -132,8 +134,11 @@ def test_what_they_find_counts_as_found(table: Table, beside: Table) -> None:
         assert report.nameless == ["flood"] and attack > 0
         assert report.accuracy == pytest.approx((benign + attack + flood) / report.packets)
     assert flood > attack / 10, "of the folds"
-    model = import_model(training.estimator, classes=training.classes).model
-    assert not doubts(model, captured, training.classes, "captures")
+    imported = import_model(training.estimator, classes=training.classes)
+    assert not doubts(imported.model, captured, training.classes, "captures")
+    truth = numbers(captured, training.classes)
+    fidelity = measure(imported, matrix(captured), HeldOut(matrix(captured), truth, "captures"))
+    assert [line[0] for line in class_table(fidelity)[1]] == ["benign", "attack"]
 
 
 def test_one_margin_holds_for_both(table: Table, beside: Table) -> None:

@@ -126,8 +126,8 @@ def _saturation(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def class_table(fidelity: dict[str, Any]) -> tuple[tuple[str, ...], Lines]:
-    """Head and lines of a table: precision, recall and F1 of each class, of the estimator and, where they
-    differ anywhere, of the integers.
+    """Head and lines of a table: precision, recall and F1 of each class that packets are of, of the estimator
+    and, where they differ anywhere, of the integers.
     """
     held_out = fidelity["held_out"]
     theirs, ours = held_out["estimator"]["classes"], held_out["model"]["classes"]
@@ -138,6 +138,8 @@ def class_table(fidelity: dict[str, Any]) -> tuple[tuple[str, ...], Lines]:
         head += [name] if same else [f"{name}, estimator", f"{name}, integers"]
     lines = []
     for one, other in zip(theirs, ours, strict=True):
+        if not one["packets"]:
+            continue
         line = [one["name"], f"{one['packets']:,}"]
         for _, key in measures:
             line += [f"{one[key]:.4f}"] if same else [f"{one[key]:.4f}", f"{other[key]:.4f}"]
