@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from wirewise.evaluate.classes import nameless
 from wirewise.evaluate.intervals import Interval
 
 Advice = Literal["enforce", "observe", "not visible", "not tested"]
@@ -69,7 +70,7 @@ class Family:
     benign flows that lose a packet if this class alone is dropped. dealings : `of_sources` in each
     cross-validation of the training, with sources dealt anew. advice : what to do with it, and why. late :
     of the flows that last to where a late model judges, the share that is found there; None if none does.
-    kinds : what a class that no label names is judged by, see `unnamed`.
+    kinds : what a class that no label names is judged by, see `of_nameless`.
     """
 
     name: str
@@ -172,17 +173,17 @@ def families(
     ]
 
 
-def unnamed(
+def of_nameless(
     verdicts: FlowVerdicts,
     classes: Sequence[str],
     dropped: Collection[int],
     dealings: Mapping[str, Sequence[float]] | None = None,
 ) -> list[Family]:
-    """As `families`, one for each class that no label names, such as that of trees apart: of the kinds of
-    which it finds the most flows by itself. None for a class without such kinds.
+    """As `families`, one for each of the `nameless` classes: of the kinds of which it finds the most flows by
+    itself. None for a class without such kinds.
     """
     found = []
-    for number in sorted(set(range(1, len(classes))) - set(verdicts.truth.tolist())):
+    for number in nameless(set(verdicts.truth.tolist()), classes):
         alone = kinds(verdicts, classes, [number], dealings)
         of = [kind for kind in alone if kind.of_sources >= VISIBLE]
         if not of:

@@ -25,7 +25,7 @@ from wirewise.evaluate.families import (
     FlowVerdicts,
     families,
     kinds,
-    unnamed,
+    of_nameless,
 )
 from wirewise.evaluate.held_out import Origin
 from wirewise.evaluate.per_flow import UNNAMED, ApplicationLoss, FlowReport
@@ -220,7 +220,7 @@ def _advised(
 
     def judged(dropped: Collection[int]) -> list[Family]:
         given = flows.verdicts, classes, dropped, dealings
-        return [*families(*given), *unnamed(*given)]
+        return [*families(*given), *of_nameless(*given)]
 
     flagged = judged(range(1, len(classes)))
     dropped = [number[family.name] for family in flagged]
