@@ -44,11 +44,13 @@ esac
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit "${code:-3}"; }
 
-# The Makefile of libbpf, which libbpf-sys carries, takes a path apart at these. What is built already runs anywhere.
+# The Makefile of libbpf, which libbpf-sys carries, and the shells that it starts take a path apart at these. What is
+# built already runs anywhere.
 buildable_here() {
+    local apart=':#%$;|&<>()*?\`'\''"'
     case $PWD in
-        *[[:space:]:\#%\$\;\|\&]*)
-            code=2 fail "$PWD: a path with a space, or one of : # % \$ ; | &, cannot be built in; move the folder to another place"
+        *[[:space:]"$apart"]*)
+            code=2 fail "$PWD: a path with a space, or one of $apart, cannot be built in; move the folder to another place"
             ;;
     esac
 }

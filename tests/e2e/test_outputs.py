@@ -345,6 +345,19 @@ def test_folders_and_missing_folders_are_one_line(place: Path, name: str) -> Non
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), f"{output}: {done.stderr}"
 
 
+@pytest.mark.parametrize("name", FIRST.values())
+def test_an_input_that_is_not_there_is_named(place: Path, name: str) -> None:
+    writer = writer_of(name, place)
+    for source in writer.inputs:
+        absent = f"absent{Path(source).suffix}"
+        words = [absent if word == source else word for word in writer.words(f"out{writer.suffix}")]
+        done = run(place, words)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), f"{words}: {done.stderr}"
+        assert re.search(
+            rf"\b{absent}: (does not exist|is not a file|is neither a preset nor a file)", done.stderr
+        ), done.stderr
+
+
 @pytest.mark.parametrize("pair", [("passed", "dropped"), ("dropped", "verdicts"), ("elsewhere", "passed")])
 def test_two_outputs_are_not_one_file(place: Path, pair: tuple[str, str]) -> None:
     (place / "a.jsonl").symlink_to("b.jsonl")

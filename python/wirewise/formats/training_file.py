@@ -62,9 +62,13 @@ def behind_pickle(pickled: bytes, record: TrainingRecord) -> bytes:
 
 
 def read(model: Path) -> TrainingRecord | None:
-    """The record in a model file; None if it holds none. Raises InputError if the record is damaged."""
+    """The record in a model file; None if it holds none. Raises InputError if there is no such file, or if
+    the record is damaged.
+    """
+    if not model.is_file():
+        raise InputError(str(model), "is not a file", "give the path of a saved model")
     suffix = model.suffix.lower()
-    if suffix not in _PICKLES + _DOCUMENTS or not model.is_file():
+    if suffix not in _PICKLES + _DOCUMENTS:
         return None
     content = read_bytes(model, what="model", limit=MAX_BYTES)
     digest = None
