@@ -201,7 +201,7 @@ def batches(subject: Subject, folder: Path, clang_path: str, options: argparse.N
         (place / "model.json").write_text(json.dumps(model.to_dict()))
         bundle = bundle_of(model, f"bnn-{subject.name}", folder, clang_path)
         agent.call("infer", place / "rows.npy", "--bundle", bundle, "-o", place / "said.parquet")
-        _same(subject.name, pl.read_parquet(place / "said.parquet"), model, rows)
+        _same(subject.name, pl.read_parquet(place / "said.parquet", glob=False), model, rows)
         said = engine.call(
             options.planes, "batches", "--model", place / "model.json", "--rows", place / "rows.npy",
             "--sizes", ",".join(map(str, options.batch or n3ic_tables.BATCHES)),

@@ -74,7 +74,7 @@ def main(result: Path) -> None:
             agent.call(
                 "replay", capture, "--bundle", bundle, "--verdicts", verdicts, "--table-size", str(entries)
             )
-            seen = pl.read_parquet(verdicts).filter(pl.col("flow").str.contains(" 10."))
+            seen = pl.read_parquet(verdicts, glob=False).filter(pl.col("flow").str.contains(" 10."))
             flows = seen.group_by("flow").agg(
                 pl.col("time_ns").min() - seen["time_ns"].min(), pl.len(), ~pl.col("refused").any()
             )

@@ -207,10 +207,10 @@ def test_the_sets_of_unsw_nb15_become_rows_of_the_preset(run: Run, tmp_path: Pat
         "1,0.5,tcp,-,FIN,6,4,258,252,24.2956,43,Normal,0",
         "2,1e-06,udp,dns,INT,2,0,114,254,0.001,57, Worms ,1",
     ]
-    (tmp_path / "s.csv").write_text(
-        "\n".join([header, *rows, "3,x,udp,dns,INT,2,0,114,254,0,57,Worms,1", ""])
-    )
-    said = run("unsw-nb15-sets", tmp_path / "s.csv", "-o", tmp_path / "t.parquet", "--json")
+    given = tmp_path / "sets [2015]" / "s.csv"
+    given.parent.mkdir()
+    given.write_text("\n".join([header, *rows, "3,x,udp,dns,INT,2,0,114,254,0,57,Worms,1", ""]))
+    said = run("unsw-nb15-sets", given, "-o", tmp_path / "t.parquet", "--json")
     assert said["labels"] == {"benign": 1, "worms": 1} and "1 rows left out" in said["notes"][0]
     table = Table.read(tmp_path / "t.parquet")
     assert table.frame.select(table.feature_set.feature_names).rows() == [

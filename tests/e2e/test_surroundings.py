@@ -64,8 +64,8 @@ def the_agent() -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a space and accents in its name, and such files."""
-    folder = tmp_path_factory.mktemp("été") / "ça et là"
+    """A folder with spaces, accents and what shells take for patterns in its name, and such files."""
+    folder = tmp_path_factory.mktemp("été") / "ça [et] là *"
     folder.mkdir()
     traffic = generate(seed=1, duration_s=4, packets=3000)
     write_capture(folder / "du matin à midi.pcap", ((packet.time_ns, packet.frame) for packet in traffic))
@@ -95,6 +95,13 @@ def all_verbs(folder: Path, *prefix: str) -> None:
     replay = ("replay", capture, "--bundle", bundle, *policy, "--mode", "enforce", "--dropped", dropped)
     said = json.loads(ok(*prefix, wirewised, *replay, "--json", folder=folder))
     assert "attaqué" in [row["name"] for row in said["classes"]]
+    program = (
+        "from pathlib import Path; from wirewise import replay;"
+        "files = [str(next(Path().glob(name))) for name in ('du*.pcap', '*.wirewise', 'r*.yaml')];"
+        "print(len(replay(*files, mode='enforce')))"
+    )
+    surroundings = SURROUNDINGS | {"TMPDIR": str(folder)}
+    assert int(ok(*prefix, sys.executable, "-c", program, folder=folder, environment=surroundings)) > 1000
     for made in (table, model, bundle, dropped):
         assert stat.S_IMODE((folder / made).stat().st_mode) == 0o600, made
 

@@ -197,7 +197,8 @@ def replay(
             "replay", *map(str, paths), "--bundle", bundle_path, *rules, *options, "--verdicts", verdicts,
             timeout=None,
         )  # fmt: skip
-        rows = pl.read_parquet(verdicts)
+        with verdicts.open("rb") as file:  # by name Polars takes brackets for patterns, and wants UTF-8
+            rows = pl.read_parquet(file)
     _warn(left_out, said.get("warnings", []))
     return give(rows, frame)
 

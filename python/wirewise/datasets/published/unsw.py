@@ -114,7 +114,9 @@ def read_set(path: Path) -> tuple[Table, list[str]]:
     feature_set = FeatureSet.load("siracusano2022")
     open_file(path, what="CSV").close()
     try:
-        frame = pl.read_csv(path, infer_schema=False, encoding="utf8-lossy", truncate_ragged_lines=True)
+        frame = pl.read_csv(
+            path, infer_schema=False, encoding="utf8-lossy", truncate_ragged_lines=True, glob=False
+        )
     except (PolarsError, OSError) as error:
         raise InputError(str(path), f"is no CSV ({error})", "give UNSW_NB15_training-set.csv") from error
     frame = frame.rename({name: name.replace("\ufeff", "").strip().lower() for name in frame.columns})
