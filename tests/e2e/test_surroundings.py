@@ -31,11 +31,15 @@ otherwise: benign
 """
 POLICY = "version: 1\nclasses: {attaqué: drop}  # ≥ 99 %\n"
 # As strict as Python can be told to be: no UTF-8 mode, no other locale than the one that is set.
+PACKAGES = [path for path in sys.path if path.endswith("-packages")]
 SURROUNDINGS = {
     "PATH": os.environ["PATH"], "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
-    "HOME": "/proc/no home", "PYTHONPATH": str(ROOT / "python"),
+    "HOME": "/proc/no home", "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), *PACKAGES]),
 }  # fmt: skip
-WIREWISE = (sys.executable, "-m", "wirewise")
+# Without path files: in such a locale Python before 3.13 does not start where one names a folder with an accent,
+# which this checkout may lie in. The script `wirewise` starts it in another.
+PYTHON = (sys.executable, "-S")
+WIREWISE = (*PYTHON, "-m", "wirewise")
 
 
 def start(
@@ -101,7 +105,7 @@ def all_verbs(folder: Path, *prefix: str) -> None:
         "print(len(replay(*files, mode='enforce')))"
     )
     surroundings = SURROUNDINGS | {"TMPDIR": str(folder)}
-    assert int(ok(*prefix, sys.executable, "-c", program, folder=folder, environment=surroundings)) > 1000
+    assert int(ok(*prefix, *PYTHON, "-c", program, folder=folder, environment=surroundings)) > 1000
     for made in (table, model, bundle, dropped):
         assert stat.S_IMODE((folder / made).stat().st_mode) == 0o600, made
 
@@ -128,7 +132,7 @@ def test_the_library_reads_utf_8_in_every_locale(folder: Path) -> None:
         "import sys, wirewise; assert sys.getfilesystemencoding() == 'ascii';"
         "print(wirewise.FeatureSet.load('features.yaml').name)"
     )
-    assert ok(sys.executable, "-c", program, folder=folder) == "odd\n"
+    assert ok(*PYTHON, "-c", program, folder=folder) == "odd\n"
 
 
 def test_the_command_starts_from_a_folder_with_any_name(tmp_path: Path) -> None:
@@ -138,9 +142,8 @@ def test_the_command_starts_from_a_folder_with_any_name(tmp_path: Path) -> None:
     (folder / "python").symlink_to(ROOT / "python")
     ok(sys.executable, "-m", "venv", "--without-pip", ".venv", folder=folder, environment=dict(os.environ))
     (site,) = folder.glob(".venv/lib/python*/site-packages")
-    packages = [path for path in sys.path if path.endswith("-packages")]
     (site / "wirewise.pth").write_text(
-        "\n".join([str(folder / "python"), *packages]) + "\n", encoding="utf-8"
+        "\n".join([str(folder / "python"), *PACKAGES]) + "\n", encoding="utf-8"
     )
     command = folder / ".venv" / "bin" / "wirewise"
     command.write_bytes((ROOT / "python" / "wirewise.data" / "scripts" / "wirewise").read_bytes())
