@@ -36,10 +36,12 @@ SURROUNDINGS = {
     "PATH": os.environ["PATH"], "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
     "HOME": "/proc/no home", "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), *PACKAGES]),
 }  # fmt: skip
-# Without path files: in such a locale Python before 3.13 does not start where one names a folder with an accent,
-# which this checkout may lie in. The script `wirewise` starts it in another.
+# Python before 3.13 does not start in such a locale where a path file names a folder with an accent, as this
+# checkout's may. So without path files, or by the script, which starts it in another locale.
 PYTHON = (sys.executable, "-S")
-WIREWISE = (*PYTHON, "-m", "wirewise")
+WIREWISE = (
+    (*PYTHON, "-m", "wirewise") if str(ROOT).isascii() else (f"{Path(sys.executable).parent}/wirewise",)
+)
 
 
 def start(
