@@ -75,7 +75,7 @@ def prometheus(tmp_path: Path, bundles: Path) -> Iterator[tuple[Lab, str]]:
         job["scrape_interval"] = "1s"
         job["static_configs"] = [{"targets": [f"127.0.0.1:{service}"]}]
         config["global"] = {"evaluation_interval": "1s"}
-        # By a path that is no pattern, whatever this checkout's is.
+        # Prometheus takes brackets in a path for a pattern, and the checkout's may have some.
         config["rule_files"] = [str(shutil.copy(CONTRIB / "prometheus/wirewise.rules.yml", tmp_path))]
         (tmp_path / "token").write_text(secret)
         (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))

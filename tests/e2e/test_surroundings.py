@@ -36,8 +36,8 @@ SURROUNDINGS = {
     "PATH": os.environ["PATH"], "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
     "HOME": "/proc/no home", "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), *PACKAGES]),
 }  # fmt: skip
-# Python before 3.13 does not start in such a locale where a path file names a folder with an accent, as this
-# checkout's may. So without path files, or by the script, which starts it in another locale.
+# Python before 3.13 does not start in such a locale if a path file names a folder with an accent, and this
+# checkout may lie in one. So without path files, or by the script, which starts it in another locale.
 PYTHON = (sys.executable, "-S")
 WIREWISE = (
     (*PYTHON, "-m", "wirewise") if str(ROOT).isascii() else (f"{Path(sys.executable).parent}/wirewise",)
