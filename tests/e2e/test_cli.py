@@ -613,7 +613,7 @@ def test_other_bad_arguments(run: Run, made: Path, out: Path) -> None:
     refused(run("explain", made / "a.pcap", "-n", 10**6, "-b", made / "m.wirewise"), "has no packet 1000000")
     refused(run("inspect", made / "a.pcap"), "not a wirewise bundle")
     refused(run("inspect", out), "is a folder, not a file")
-    refused(run("compile", out / "none.pkl", "-o", out / "b.wirewise"), "none.pkl: is not a file")
+    refused(run("compile", out / "none.pkl", "-o", out / "b.wirewise"), "none.pkl: does not exist")
     assert not any(out.iterdir())
     refused(run("compile"), "Missing", "compile --help")
     for wrong, meant in (("compil", "compile"), ("explian", "explain")):

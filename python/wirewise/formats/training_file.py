@@ -62,13 +62,13 @@ def behind_pickle(pickled: bytes, record: TrainingRecord) -> bytes:
 
 
 def read(model: Path) -> TrainingRecord | None:
-    """The record in a model file; None if it holds none. Raises InputError if there is no such file, or if
-    the record is damaged.
+    """The record in a model file; None if it holds none, as a folder of .bnn files. Raises InputError if the
+    model does not exist, or its record is damaged.
     """
-    if not model.is_file():
-        raise InputError(str(model), "is not a file", "give the path of a saved model")
+    if not model.exists():
+        raise InputError(str(model), "does not exist", "give the path of a saved model")
     suffix = model.suffix.lower()
-    if suffix not in _PICKLES + _DOCUMENTS:
+    if suffix not in _PICKLES + _DOCUMENTS or not model.is_file():
         return None
     content = read_bytes(model, what="model", limit=MAX_BYTES)
     digest = None

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirewise.errors import InputError
+from wirewise.formats import training_file
 from wirewise.importers import import_model
 from wirewise.importers.binary import to_plain
 from wirewise.models import BinaryBank, BitsInput, random_binary_mlp
@@ -132,6 +133,7 @@ def test_a_folder_is_a_bank(tmp_path: Path) -> None:
     x = rng.integers(0, 1500, (500, 4))
     assert (imported.predict(x) == imported.model.predict(x)[0]).all()
     assert import_model(tmp_path, classes=["ok", "busy"]).classes == ["ok", "busy"]
+    assert training_file.read(tmp_path) is None, "a folder has no record, which is no fault"
 
 
 @pytest.mark.parametrize(
