@@ -30,8 +30,8 @@ rules:
 otherwise: benign
 """
 POLICY = "version: 1\nclasses: {attaqué: drop}  # ≥ 99 %\n"
-# As strict as Python can be told to be: no UTF-8 mode, no other locale than the one that is set.
 PACKAGES = [path for path in sys.path if path.endswith("-packages")]
+# As strict as Python can be told to be: no UTF-8 mode, no other locale than the one that is set.
 SURROUNDINGS = {
     "PATH": os.environ["PATH"], "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
     "HOME": "/proc/no home", "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), *PACKAGES]),

@@ -112,11 +112,9 @@ def read_set(path: Path) -> tuple[Table, list[str]]:
     bits for means. argus counts the bytes of Ethernet headers too. Every row is a flow of its own.
     """
     feature_set = FeatureSet.load("siracusano2022")
-    open_file(path, what="CSV").close()
     try:
-        frame = pl.read_csv(
-            path, infer_schema=False, encoding="utf8-lossy", truncate_ragged_lines=True, glob=False
-        )
+        with open_file(path, what="CSV") as file:  # by name Polars takes brackets for a pattern
+            frame = pl.read_csv(file, infer_schema=False, encoding="utf8-lossy", truncate_ragged_lines=True)
     except (PolarsError, OSError) as error:
         raise InputError(str(path), f"is no CSV ({error})", "give UNSW_NB15_training-set.csv") from error
     frame = frame.rename({name: name.replace("\ufeff", "").strip().lower() for name in frame.columns})
