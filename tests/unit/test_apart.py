@@ -117,7 +117,22 @@ def test_what_they_find_counts_as_found(table: Table, beside: Table) -> None:
     """An attack that only trees of their own know, in captures that are tested."""
     floods = beside.frame.filter(pl.col("label") == "syn")
     floods = floods.with_columns(capture=pl.lit("c") + (pl.int_range(pl.len()) % 4).cast(pl.String))
-    floods = floods.with_columns(source=pl.lit("s"))  # so the others never learn it in a fold
+    floods = floods.with_columns(source=pl.lit("s") + (pl.int_range(pl.len()) % 4).cast(pl.String))
+    captured = Table(pl.concat([table.frame, floods], how="diagonal_relaxed"), FEATURES)
+    training = trained(captured, beside, apart=FLOOD)
+    assert training.folds is not None
+    assert min(training.folds.recall["syn"]) > 0.9
+    assert min(training.folds.recall["scan"]) > 0.5
+    for flows in training.folds.scored:
+        [point] = [p for p in out_of_fold.points(flows) if (p.wish, p.after) == (0.1, 1)]
+        assert point.families > 0.3
+
+
+def test_what_only_they_can_find_is_right(table: Table, beside: Table) -> None:
+    """An attack of a single source, which the others never learn in a fold."""
+    floods = beside.frame.filter(pl.col("label") == "syn")
+    floods = floods.with_columns(capture=pl.lit("c") + (pl.int_range(pl.len()) % 4).cast(pl.String))
+    floods = floods.with_columns(source=pl.lit("s"))
     captured = Table(pl.concat([table.frame, floods], how="diagonal_relaxed"), FEATURES)
     training, alone = trained(captured, beside, apart=Apart("flood", 4)), trained(captured, None)
     assert training.folds is not None and alone.folds is not None

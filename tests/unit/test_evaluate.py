@@ -14,7 +14,7 @@ from tests.examples import examples
 from wirewise.datasets import Table
 from wirewise.errors import InputError
 from wirewise.evaluate import ESTIMATORS, Report, class_names, grouped_split, matrix, train
-from wirewise.evaluate.classes import as_labelled
+from wirewise.evaluate.classes import counted_as
 from wirewise.evaluate.train import BENIGN_ONLY
 from wirewise.feature_sets import FeatureSet
 
@@ -109,7 +109,7 @@ def test_what_a_class_that_no_label_names_finds_of_attack_is_right(pairs: list[t
     assert report.classes[2].precision == pytest.approx(floods.mean() if len(floods) else 0)
     assert report.confusion == confusion_matrix(truth, predicted, labels=range(4)).tolist()
     assert report.nameless == ["flood"] and "unknown" in report.absent
-    assert as_labelled(predicted, truth, names).tolist() == as_attack.tolist()
+    assert counted_as(set(truth.tolist()), names)[predicted].tolist() == as_attack.tolist()
 
 
 def test_a_class_that_a_label_names_finds_its_own_alone() -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +76,9 @@ def nameless(there: Collection[int], classes: Sequence[str]) -> list[int]:
     return [number for number, name in enumerate(classes) if number not in there and name not in named]
 
 
-def as_labelled(said: NDArray[Any], truth: NDArray[np.int64], classes: Sequence[str]) -> NDArray[np.int64]:
-    """Class numbers said, (n,), ATTACK's for what `nameless` classes find. truth : the labels' numbers."""
-    found = nameless(set(truth.tolist()), classes)
-    numbers = np.asarray(said, np.int64)
-    return np.where(np.isin(numbers, found), list(classes).index(ATTACK), numbers) if found else numbers
+def counted_as(there: Collection[int], classes: Sequence[str]) -> NDArray[np.int64]:
+    """The number that each class counts as, (n classes,): its own, but ATTACK's for `nameless` ones."""
+    counted = np.arange(len(classes))
+    if found := nameless(there, classes):
+        counted[found] = list(classes).index(ATTACK)
+    return counted

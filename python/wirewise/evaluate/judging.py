@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wirewise.datasets import Table
 from wirewise.errors import InputError
-from wirewise.evaluate.classes import as_labelled, matrix, numbers
+from wirewise.evaluate.classes import counted_as, matrix, numbers
 from wirewise.evaluate.drift import Drift, drift
 from wirewise.evaluate.evaluation import About, Evaluation, Judged, Plane, evaluation, has_scores
 from wirewise.evaluate.fidelity import HeldOut, measure
@@ -75,11 +75,9 @@ class Found:
     @property
     def leans(self) -> Importance:
         """How much the model leans on each feature, on these rows."""
-
-        def predict(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-            return as_labelled(self.subject.model.predict(rows)[0], self.truth, self.subject.classes)
-
-        return Importance.of(predict, self.rows, self.truth, self.features)
+        counted = counted_as(set(self.truth.tolist()), self.subject.classes)
+        predict = self.subject.model.predict
+        return Importance.of(lambda rows: counted[predict(rows)[0]], self.rows, self.truth, self.features)
 
 
 def judge(

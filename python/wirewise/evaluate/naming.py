@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.datasets.table import Table
-from wirewise.evaluate.classes import ATTACK, class_names, class_of, matrix, nameless
+from wirewise.evaluate.classes import class_names, class_of, counted_as, matrix
 from wirewise.models import Model
 
 
@@ -40,9 +40,9 @@ def doubts(model: Model, table: Table, classes: Sequence[str], name: str, first:
     known = [(index, list(classes).index(label)) for index, label in enumerate(there) if label in classes]
     if known:
         judged = counts[[index for index, _ in known]]
-        packets, right = int(judged.sum()), int(sum(counts[pair] for pair in known))
-        if ATTACK in there:
-            right += int(counts[there.index(ATTACK), nameless([to for _, to in known], classes)].sum())
+        counted = counted_as([number for _, number in known], classes)
+        packets = int(judged.sum())
+        right = int(sum(counts[index, counted == number].sum() for index, number in known))
         often = int(judged.sum(axis=1).argmax())
         share = judged[often].sum() / packets
         # Of a single label every accuracy but 100 % is below its share: no reason for doubt by itself.

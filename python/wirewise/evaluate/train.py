@@ -20,7 +20,7 @@ from wirewise.evaluate.apart import KEY as APART
 from wirewise.evaluate.apart import Apart, Together, quiet_of
 from wirewise.evaluate.autoencoder import HIDDEN as REMEMBERED
 from wirewise.evaluate.autoencoder import Autoencoder
-from wirewise.evaluate.classes import BENIGN, TWO_CLASSES, as_labelled, check_classes, matrix, numbers
+from wirewise.evaluate.classes import BENIGN, TWO_CLASSES, check_classes, counted_as, matrix, numbers
 from wirewise.evaluate.families import families, kinds
 from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
 from wirewise.evaluate.lesson import Lesson, Recipe, class_weights
@@ -149,12 +149,13 @@ class Training:
         """How much the estimator leans on each feature, on the rows that were kept apart."""
         rows, truth = matrix(self.table)[self.split.test], numbers(self.table, self.classes)[self.split.test]
         number = {name: index for index, name in enumerate(self.classes)}
+        counted = counted_as(set(truth.tolist()), self.classes)
 
         def predict(x: NDArray[np.int64]) -> NDArray[np.int64]:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="X does not have valid feature names")
                 said = self.estimator.predict(x).tolist()  # names, once they were set, else numbers
-            return as_labelled(np.array([number.get(one, one) for one in said]), truth, self.classes)
+            return counted[np.array([number.get(one, one) for one in said], np.int64)]
 
         names = self.table.feature_set.feature_names
         return Importance.of(predict, rows, truth, names, seed=self.facts["seed"])
