@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent, the service and the tests are made of the same crates with the same features.
 
-Otherwise cargo compiles those that differ, and all that is made of them, once for each.
+Otherwise cargo compiles those that differ, and all that is made of them, once for each. Our own crates are
+compiled with the same checks, whichever they are.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -32,3 +34,14 @@ def test_a_program_alone_is_made_of_what_the_workspace_is_made_of(package: str) 
     assert len(alone) > 50
     otherwise = sorted(alone - together)
     assert not otherwise, "write what the others turn on into crates/wirewised/Cargo.toml"
+
+
+@pytest.mark.parametrize(
+    ("profile", "check"), [("release", "overflow-checks"), ("bench", "debug-assertions")]
+)
+def test_every_crate_of_ours_checks_itself(profile: str, check: str) -> None:
+    text = (ROOT / "Cargo.toml").read_text(encoding="utf-8")
+    section = text.partition(f"[profile.{profile}.package]\n")[2].partition("\n\n")[0]
+    checked = set(re.findall(rf"^([\w-]+) = .*\b{check} = true", section, re.MULTILINE))
+    ours = {path.parent.name for path in ROOT.glob("crates/*/Cargo.toml")}
+    assert checked == ours - {"test-needs"}
