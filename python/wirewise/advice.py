@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Advice for callers in Python: errors name options of the command line, which are arguments there."""
+"""For callers in Python: arguments are looked at before they are used, and errors, which name options of the
+command line, name arguments instead.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from wirewise.errors import InputError, WirewiseError
+from wirewise.arguments import check, kinds_of
+from wirewise.errors import InputError, WirewiseError, of_system
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,11 +33,19 @@ _RENAMED = {
 
 
 def in_python_terms(function: Callable[P, T]) -> Callable[P, T]:
-    """The function; its errors name its own arguments instead of the options of the same name."""
-    parameters = inspect.signature(function).parameters
+    """The function; it refuses arguments of another kind than it is annotated with, and its errors name its
+    own arguments instead of the options of the same name.
+    """
+    signature, kinds = inspect.signature(function), kinds_of(function)
+    parameters = signature.parameters
 
     @wraps(function)
     def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # Python says better what is missing or unknown
+        check(kinds, given)
         try:
             return function(*args, **kwargs)
         except WirewiseError as error:
@@ -44,6 +55,11 @@ def in_python_terms(function: Callable[P, T]) -> Callable[P, T]:
                     translate(text, parameters) for text in (error.subject, error.rule, error.way_out)
                 )
             raise
+        except OSError as error:
+            told_of = of_system(error)
+            if told_of is None:
+                raise
+            raise told_of from error
 
     return told
 

@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+from wirewise.text import harmless
 
 
 class WirewiseError(Exception):
     """Something went wrong that is not covered by a more precise class below."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return harmless(super().__str__())  # also where Python prints it, below a traceback
 
 
 class InputError(WirewiseError):
@@ -58,6 +65,18 @@ class ToldError(WirewiseError):
     def __init__(self, exit_code: int) -> None:
         super().__init__("the agent said why")
         self.exit_code = exit_code
+
+
+_SCARCE = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+
+def of_system(error: OSError) -> WirewiseError | None:
+    """An error about a file, or about space or memory that is used up, as one to act on; None for others."""
+    if error.errno in _SCARCE:
+        return WirewiseError(f"{error.filename or 'this machine'}: {error.strerror}")
+    if error.filename is None:
+        return None
+    return InputError(os.fsdecode(error.filename), str(error.strerror), "check its name and permissions")
 
 
 def choose(name: object, known: Iterable[str]) -> str:

@@ -36,6 +36,12 @@ _KINDS = (
 )
 
 
+def files_below(folder: Path) -> list[Path]:
+    """The files of a folder and those in it, sorted; without what may not be read or is removed meanwhile."""
+    found = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in found if os.path.isfile(path))  # noqa: PTH113  (is false where stat fails)
+
+
 def open_file(path: str | Path, *, what: str, pipe: bool = False) -> BinaryIO:
     """A file, open for reading; never waits for one: what is neither a file nor, with `pipe`, a pipe (such as
     `<(zcat rows.csv.gz)`) is refused. what: its kind, for the error. Raises InputError.

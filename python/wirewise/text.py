@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
+from pathlib import Path
 from typing import Any
 
 # Control characters, those that have no width or turn the direction of writing, and halves of characters.
@@ -32,6 +33,11 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
         return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
     return _HARMFUL.sub(escape, text)
+
+
+def file_name(path: Path) -> str:
+    """The name of a file where it is kept or shown: names of files need not be text in UTF-8."""
+    return harmless(path.name, keep="")
 
 
 def listed(parts: Sequence[str]) -> str:

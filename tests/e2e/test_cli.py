@@ -502,6 +502,20 @@ def out(tmp_path: Path) -> Path:
     return folder
 
 
+def test_names_of_files_need_not_be_text(run: Run, made: Path, tmp_path: Path) -> None:
+    capture, table, model, bundle, page = (
+        tmp_path / os.fsdecode(b"\xe9" + suffix)
+        for suffix in (b"[1].pcap", b".parquet", b".pkl", b".wirewise", b".html")
+    )
+    shutil.copy(made / "a.pcap", capture)
+    run("features", capture, "-f", "hara2026", "-l", made / "labels.yaml", "-o", table)
+    run("train", table, "-o", model, "-e", "tree", "--folds", "0")
+    run("compile", model, "-t", table, "-o", bundle)
+    assert run("inspect", bundle, "--json").json["name"] == r"\udce9"
+    run("evaluate", bundle, table, "--all-rows", "--report", page)
+    assert r"\udce9.parquet" in page.read_text()
+
+
 def test_features_by_program_and_by_reference(run: Run, made: Path) -> None:
     command = ("features", made / "a.pcap", "-f", "hara2026", "-l", made / "labels.yaml", "--json")
     by_program, by_reference = run(*command).json, run(*command, "--reference").json

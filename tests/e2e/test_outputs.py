@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import typer
@@ -345,17 +345,45 @@ def test_folders_and_missing_folders_are_one_line(place: Path, name: str) -> Non
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), f"{output}: {done.stderr}"
 
 
+@pytest.mark.parametrize(
+    ("absent", "rule"),
+    [
+        ("absent", r": (does not exist|is not a file|is neither a preset nor a file)"),
+        ("long" * 64, ": .*File name too long"),
+    ],
+)
 @pytest.mark.parametrize("name", FIRST.values())
-def test_an_input_that_is_not_there_is_named(place: Path, name: str) -> None:
+def test_an_input_that_cannot_be_there_is_named(place: Path, name: str, absent: str, rule: str) -> None:
     writer = writer_of(name, place)
     for source in writer.inputs:
-        absent = f"absent{Path(source).suffix}"
-        words = [absent if word == source else word for word in writer.words(f"out{writer.suffix}")]
+        called = f"{absent}{Path(source).suffix}"
+        words = [called if word == source else word for word in writer.words(f"out{writer.suffix}")]
         done = run(place, words)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), f"{words}: {done.stderr}"
-        assert re.search(
-            rf"\b{absent}: (does not exist|is not a file|is neither a preset nor a file)", done.stderr
-        ), done.stderr
+        assert re.search(rf"\b{called}[\w/.]*{rule}", done.stderr), done.stderr
+
+
+def numbers_of_toolkit() -> list[tuple[str, str]]:
+    """The first output of each command, and each of the command's options that is a number."""
+    found = []
+    firsts = {name.partition(" --")[0].split()[1]: name for name in reversed(WRITERS)}
+    for command in app.registered_commands:
+        hints = get_type_hints(inspect.unwrap(command.callback)) if command.name in firsts else {}
+        for name, hint in hints.items():
+            if {int, float} & {hint, *get_args(hint)}:
+                found.append((firsts[str(command.name)], f"--{name.replace('_', '-')}"))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "option"), numbers_of_toolkit())
+def test_a_number_out_of_range_is_not_called_a_bug(place: Path, name: str, option: str) -> None:
+    writer = writer_of(name, place)
+    # A large number only takes long.
+    without_end = option in ("--trials", "--seeds", "--copies", "--rate")
+    for value in ("-1", *(() if without_end else ("99999999999999999999",))):
+        done = run(place, [*writer.words(f"out{value}{writer.suffix}"), f"{option}={value}"])
+        assert done.returncode in (0, 2) and "a bug in wirewise" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("pair", [("passed", "dropped"), ("dropped", "verdicts"), ("elsewhere", "passed")])

@@ -129,6 +129,12 @@ def test_ctrl_c_leaves_a_journal_and_a_model_only_if_asked(place: Path, keep: bo
         (["search", "table.parquet", "--journal", "table.parquet"], "is also an input"),
         (["importance", "table.parquet", "-o", "x.yaml"], "add --eliminate"),
         (["train", "table.parquet", "--teacher", "no.pkl"], "does not exist"),
+        (["train", "table.parquet", "--seed", "-1"], "seed -1: must be 0 to 4,294,967,295"),
+        (["search", "table.parquet", "--seed", "4294967296"], "seed 4294967296: must be 0 to"),
+        (["importance", "table.parquet", "--seed", "-1"], "seed -1: must be 0 to"),
+        (["train", "table.parquet", "--folds", "1"], "1 folds: must be 2 to 1,000"),
+        (["importance", "table.parquet", "--folds", "99999999999999999999"], "folds: must be 2 to"),
+        (["train", "table.parquet", "--leaf", "99999999999999999999"], "must have 1 to 1,000,000"),
         (["train", "table.parquet", "--augment", "pace"], "wirewise features --augment pace"),
     ],
 )

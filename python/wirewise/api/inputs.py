@@ -94,6 +94,11 @@ def feature_set_of(given: AnyFeatureSet) -> FeatureSet:
         return given
     if isinstance(given, Mapping):
         return FeatureSet.from_dict(dict(given))
+    if not isinstance(given, str | PathLike):
+        raise InputError(
+            f"feature set of type {type(given).__name__}", "is none",
+            f"give one of {', '.join(PRESETS)}, the path of a file, a FeatureSet or a dict",
+        )  # fmt: skip
     return FeatureSet.load(str(given))
 
 

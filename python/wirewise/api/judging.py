@@ -25,6 +25,7 @@ from wirewise.files import check_place, write_atomically
 from wirewise.formats.bundle import Bundle
 from wirewise.formats.training_file import file_digest
 from wirewise.report import page
+from wirewise.text import file_name
 
 
 @in_python_terms
@@ -60,7 +61,7 @@ def judge(
     subject = _subject(bundle)
     assert subject.bundle is not None
     named = isinstance(table, str | PathLike)
-    name = Path(str(table)).name if named else "the table"
+    name = file_name(Path(str(table))) if named else "the table"
     rows = table_of(table, None if named else subject.bundle.feature_set)
     subject.check_reads(rows, name)
     digest = file_digest(Path(str(table))) if named else "of no file"
@@ -105,7 +106,7 @@ def write_report(path: AnyPath, *evaluations: Evaluation) -> None:
 def _subject(bundle: AnyBundle) -> Subject:
     if isinstance(bundle, str | PathLike):
         path = ready.bundle(bundle)
-        return Subject.of_bundle(path.name, Bundle.read(path))
+        return Subject.of_bundle(file_name(path), Bundle.read(path))
     inner = bundle.bundle if isinstance(bundle, Compiled) else bundle
     if not isinstance(inner, Bundle):
         raise InputError(

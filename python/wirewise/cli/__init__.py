@@ -15,7 +15,7 @@ import wirewise
 from wirewise import ending
 from wirewise.cli import utf8
 from wirewise.cli.outputs import check_commands
-from wirewise.errors import InputError, ToldError, UnfinishedError, WirewiseError, did_you_mean
+from wirewise.errors import InputError, ToldError, UnfinishedError, WirewiseError, did_you_mean, of_system
 from wirewise.text import harmless
 
 _EPILOG = (
@@ -107,6 +107,8 @@ def main() -> None:
             _refuse_usage(error)
         if os.environ.get("WIREWISE_DEBUG"):
             raise
+        if isinstance(error, OSError) and (told := of_system(error)):
+            _fail(str(told), told.exit_code)
         _fail(
             f"unexpected {type(error).__name__}: {error}; this is a bug in wirewise, please report it with "
             "what WIREWISE_DEBUG=1 prints",

@@ -31,6 +31,8 @@ from wirewise.cli.reading import (
 )
 from wirewise.cli.target_options import TargetCommand, find_target
 from wirewise.console import console, grid, note, print_json, step, warn
+from wirewise.names import MAX
+from wirewise.text import harmless
 
 if TYPE_CHECKING:
     from wirewise.compiler import Compiled
@@ -242,7 +244,7 @@ def compile_(
     compiled = compiler.compile(
         given,
         features,
-        name=name or output.stem,
+        name=name or harmless(output.stem, keep="")[:MAX],
         classes=loaded.classes,
         rows=compared,
         held_out=held_out,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from wirewise.cli.reading import import_options, is_quantised, read_model, reading
 from wirewise.console import percent, step
 from wirewise.errors import InputError
+from wirewise.text import file_name
 
 if TYPE_CHECKING:
     from wirewise.datasets import CaptureFolder, Table, Truth
@@ -49,7 +50,7 @@ def on_table(path: Path, table_path: Path, table: Table, asked: Asked) -> Found:
     if asked.trained_on and not asked.all_rows:
         chosen = without(chosen, learned_rows(asked.trained_on, subject.training))
     with step(f"judging {path.name}", quiet=asked.quiet):
-        return judge(subject, table_path.name, table, chosen, at=asked.at, limits=asked.limits)
+        return judge(subject, file_name(table_path), table, chosen, at=asked.at, limits=asked.limits)
 
 
 def on_captures(path: Path, captures: Sequence[Path], truth: Truth, asked: Asked, *, kernel: bool) -> Found:
@@ -65,7 +66,7 @@ def on_captures(path: Path, captures: Sequence[Path], truth: Truth, asked: Asked
             str(path), "is no bundle, and only the program of a bundle can be run on captures",
             "make one with `wirewise compile`, or a table of the captures with `wirewise features`",
         )  # fmt: skip
-    subject = Subject.of_bundle(path.name, Bundle.read(path))
+    subject = Subject.of_bundle(file_name(path), Bundle.read(path))
     assert subject.bundle is not None
     table, warnings = on_captures.labelled(subject.bundle, captures, truth, progress=not asked.quiet)
     table = _named(table, asked)
@@ -120,9 +121,9 @@ def _load(path: Path, table_path: Path, table: Table, quiet: bool) -> tuple[Subj
     from wirewise.formats.bundle import Bundle
 
     if path.suffix == SUFFIX:
-        subject = Subject.of_bundle(path.name, Bundle.read(path))
+        subject = Subject.of_bundle(file_name(path), Bundle.read(path))
         digest = training_file.file_digest(table_path)
-        return subject, parts(table, subject.training, digest=digest, name=table_path.name), False
+        return subject, parts(table, subject.training, digest=digest, name=file_name(table_path)), False
     record = training_file.read(path)
     read, found = read_model(
         path,
@@ -134,5 +135,7 @@ def _load(path: Path, table_path: Path, table: Table, quiet: bool) -> tuple[Subj
     )
     assert found is not None, "there is a table"
     training = record.training if record else None
-    subject = Subject(path.name, read.model, read.classes, read.feature_names, read.imported, None, training)
+    subject = Subject(
+        file_name(path), read.model, read.classes, read.feature_names, read.imported, None, training
+    )
     return subject, found, is_quantised(read)

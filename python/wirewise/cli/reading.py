@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wirewise.console import console, grid, listing, step
+from wirewise.text import file_name
 
 if TYPE_CHECKING:
     from wirewise.datasets import Table
@@ -71,7 +72,7 @@ def read_model(
     training = record.training if record else {}
     split = None
     if table and table_path:
-        split = parts(table, training, digest=file_digest(table_path), name=table_path.name)
+        split = parts(table, training, digest=file_digest(table_path), name=file_name(table_path))
     if split:
         labels = split.learn.frame["label"].to_list()
         options = replace(options, rows=matrix(split.learn), labels=labels)

@@ -14,6 +14,7 @@ import typer
 from wirewise.cli.options import Json, NetworkOption, PlotOption, TableArgument
 from wirewise.cli.outputs import OUTPUT
 from wirewise.console import console, grid, listing, note, percent, print_json, step, warn
+from wirewise.text import file_name
 
 if TYPE_CHECKING:
     from wirewise.datasets import Table
@@ -338,7 +339,7 @@ def _teacher(
     same = {"table_sha256": training_file.file_digest(table), "seed": seed, "test_share": test_share}
     apart = not training.get("refitted", True) and all(training.get(key) == same[key] for key in same)
     apart = apart and (group is None or training.get("split") == f"by {group}")
-    return Fitted(load(path), path.name, apart)
+    return Fitted(load(path), file_name(path), apart)
 
 
 def _print_taught(taught: Comparison, teacher: str) -> None:
@@ -392,7 +393,7 @@ def write_estimator(
     from wirewise.importers.binary import to_plain
 
     features = table.feature_set.feature_names
-    facts = facts | {"table": table_path.name, "table_sha256": training_file.file_digest(table_path)}
+    facts = facts | {"table": file_name(table_path), "table_sha256": training_file.file_digest(table_path)}
     record = training_file.TrainingRecord(table.feature_set, facts, training.report.to_dict())
     # What it predicts and reads, by name: the file needs no other beside it to be understood.
     if isinstance(training.estimator, BinaryClassifier):

@@ -19,7 +19,7 @@ from wirewise.datasets.manifest import MANIFEST, CaptureFolder, LeftOut, left_ou
 from wirewise.datasets.table import SOURCE, Table
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
-from wirewise.files import replacing
+from wirewise.files import files_below, replacing
 from wirewise.places import note_inputs
 from wirewise.targets import ebpf
 
@@ -206,7 +206,7 @@ def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None,
     paths: list[Path] = []
     for path in captures:
         if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if _is_capture(p))
+            found = [file for file in files_below(path) if _is_capture(file)]
             if not found:
                 raise InputError(str(path), f"holds no capture ({', '.join(_SUFFIXES)})", "name the files")
             paths += found
@@ -220,4 +220,4 @@ def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None,
 
 def _is_capture(path: Path) -> bool:
     unpacked = path.with_suffix("") if path.suffix in _PACKED else path
-    return unpacked.suffix in _SUFFIXES and path.is_file()
+    return unpacked.suffix in _SUFFIXES

@@ -25,6 +25,7 @@ from wirewise.datasets.published.reader import BENIGN
 from wirewise.datasets.table import Table, build_table_from
 from wirewise.errors import InputError, MissingFeatureError
 from wirewise.feature_sets import FeatureSet
+from wirewise.files import files_below
 
 COLUMNS = {
     "timestamp": 10, "packet_length": 65536, "highest_layer": 2**32, "ip_flags": 65536, "protocols": 4096,
@@ -86,7 +87,7 @@ def read_arrays(
         raise MissingFeatureError("HDF5 needs h5py; install it with `pip install wirewise[hdf5]`") from error
     paths: list[Path] = []
     for path in given:
-        found = sorted(path.rglob("*.hdf5")) if path.is_dir() else [path]
+        found = [f for f in files_below(path) if f.suffix == ".hdf5"] if path.is_dir() else [path]
         if not found or not found[0].is_file():
             raise InputError(str(path), "does not exist or holds no .hdf5", "give files, or folders of them")
         paths += found

@@ -22,21 +22,25 @@ _MAX_COLUMNS = 4096
 
 def read_parquet(path: str | Path, *, what: str) -> tuple[pl.DataFrame, dict[str, str]]:
     """A file's rows, and the texts in its footer. what: its kind, for the error. Raises InputError."""
+    way_out = f"make a {what} with `wirewise features`"
     with open_file(path, what=what) as file:
         size = os.fstat(file.fileno()).st_size
-    way_out = f"make a {what} with `wirewise features`"
-    try:
-        with _silent():
-            scanned = pl.scan_parquet(path, glob=False)
-            columns = len(scanned.collect_schema())
-            rows = scanned.select(pl.len()).collect().item()
-            if columns > _MAX_COLUMNS or rows > _ROWS + _ROWS_PER_BYTE * size:
-                rule = f"claims {rows:,} rows of {columns:,} columns in {size:,} bytes, which no {what} has"
-                raise InputError(str(path), rule, way_out)
-            return pl.read_parquet(path, glob=False), pl.read_parquet_metadata(path)
-    except (PolarsError, PanicException, OSError, ValueError, OverflowError, MemoryError) as error:
-        reason = (str(error).splitlines() or ["damaged"])[0][:200]
-        raise InputError(str(path), f"is not Parquet, or damaged ({reason})", way_out) from error
+        try:
+            with _silent():
+                # Not by name: Polars takes brackets for patterns, and wants UTF-8.
+                scanned = pl.scan_parquet(file)
+                columns = len(scanned.collect_schema())
+                rows = scanned.select(pl.len()).collect().item()
+                if columns > _MAX_COLUMNS or rows > _ROWS + _ROWS_PER_BYTE * size:
+                    claimed = f"claims {rows:,} rows of {columns:,} columns in {size:,} bytes"
+                    raise InputError(str(path), f"{claimed}, which no {what} has", way_out)
+                file.seek(0)
+                metadata = pl.read_parquet_metadata(file)
+                file.seek(0)
+                return pl.read_parquet(file), metadata
+        except (PolarsError, PanicException, OSError, ValueError, OverflowError, MemoryError) as error:
+            reason = (str(error).splitlines() or ["damaged"])[0][:200]
+            raise InputError(str(path), f"is not Parquet, or damaged ({reason})", way_out) from error
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from wirewise.abi import Status
+from wirewise.advice import in_python_terms
 from wirewise.datasets import applications
 from wirewise.datasets.captures import CapturedPacket, read_ethernet
 from wirewise.datasets.labels import UNLABELLED, Labeller, Labels
@@ -110,8 +112,10 @@ class Table:
 
     def write(self, path: str | Path) -> None:
         """Write Parquet in one step. Raises InputError where it cannot be written."""
-        with replacing(path) as temporary:
-            self.frame.write_parquet(temporary, metadata={_METADATA: json.dumps(self.feature_set.to_dict())})
+        metadata = {_METADATA: json.dumps(self.feature_set.to_dict())}
+        # Polars takes names in UTF-8 only.
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            self.frame.write_parquet(file, metadata=metadata)
 
     def __repr__(self) -> str:
         rows, labels = len(self.frame), self.frame["label"].n_unique()
@@ -141,14 +145,16 @@ class Table:
         return cls(_labelled(given.with_columns(columns)), feature_set)
 
     @classmethod
-    def read(cls, path: str | Path) -> Table:
+    @in_python_terms
+    def read(cls, path: str | PathLike[str]) -> Table:
         """Of a file, or of a folder of parts as `wirewise datasets` writes it.
 
         Raises InputError for anything that is not a feature table.
         """
-        if Path(path).is_dir():
-            return cls._read_parts(Path(path))
-        if not Path(path).is_file():
+        path = Path(path)
+        if path.is_dir():
+            return cls._read_parts(path)
+        if not path.is_file():
             raise InputError(
                 str(path), "does not exist or is no file", "make a table with `wirewise features`"
             )

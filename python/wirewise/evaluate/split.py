@@ -52,6 +52,8 @@ def grouped_split(
     )
 
 
+MOST_FOLDS = 1000
+HIGHEST_SEED = (1 << 32) - 1  # of scikit-learn
 GROUPS = ("source", "capture", "host", "time", "flow")
 """What can be kept on one side of a split. `source`: where captures come from, as a manifest says. `host`:
 who sent a flow's first packet. `time`: what is tested began later than what is learned from."""
@@ -84,6 +86,7 @@ def split(frame: pl.DataFrame, by: str | None = None, *, test_share: float = 0.3
         labels = frame["label"].n_unique()
         by = next((group for group in groups if len(alone(frame, group)) < labels), "flow")
     _check_share(test_share)
+    _check_seed(seed)
     if by == "flow":
         return Split(by, *grouped_split(frame, test_share=test_share, seed=seed))
     if by == "time":
@@ -111,6 +114,8 @@ def folds(
     of each row, (n,), where several labels are one; a label of a single group is then not split by flow if
     its class has other groups to be learned from.
     """
+    check_folds(count)
+    _check_seed(seed)
     single = alone(frame, by, classes) if by != "flow" else tuple(frame["label"].unique().to_list())
     units = _units(frame, by, single)
     fold_of = _deal(_labels_of(units), count, seed)
@@ -217,6 +222,17 @@ def _deal(labels_of: dict[str, list[str]], count: int, seed: int) -> dict[str, i
                 dealt[fold] += 1
                 total[fold] += 1
     return fold_of
+
+
+def check_folds(count: int) -> None:
+    """Raises InputError for a number of folds out of range."""
+    if not 2 <= count <= MOST_FOLDS:
+        raise InputError(f"{count} folds", f"must be 2 to {MOST_FOLDS:,}")
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed <= HIGHEST_SEED:
+        raise InputError(f"seed {seed}", f"must be 0 to {HIGHEST_SEED:,}")
 
 
 def _check_share(test_share: float) -> None:

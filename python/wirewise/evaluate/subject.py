@@ -61,8 +61,10 @@ def without(chosen: Chosen, learned: pl.DataFrame) -> Chosen:
     """The rows whose flows were not learned from, now that these are known.
 
     learned : rows of another table. A flow is known by its capture's path and its name. Raises InputError if
-    nothing is left.
+    there are none, or nothing is left.
     """
+    if not len(learned):
+        raise InputError("the table that it was trained on", "has no labelled row", "give the right one")
     places = {name: str(Path(name).resolve()) for name in _captures(chosen.rows.frame) | _captures(learned)}
     place = pl.col("capture").replace_strict(places, return_dtype=pl.String).alias("place")
     frame = chosen.rows.frame

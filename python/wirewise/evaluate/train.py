@@ -30,7 +30,7 @@ from wirewise.evaluate.per_flow import flow_verdicts, usual
 from wirewise.evaluate.phases import KEY as LATE
 from wirewise.evaluate.phases import Late, Phase, Phases, packets_feature
 from wirewise.evaluate.report import Report
-from wirewise.evaluate.split import Split, split
+from wirewise.evaluate.split import Split, check_folds, split
 from wirewise.evaluate.split import folds as splits
 from wirewise.importers import import_model
 
@@ -76,6 +76,8 @@ ESTIMATORS = (*TREES, *NETWORKS)
 """Names that `train` knows."""
 
 
+MOST_LEAF = 1_000_000
+"""Rows."""
 FOLDS = 5
 """Of the cross-validation of trees; networks take too long for it to be the default."""
 SEEDS = 3
@@ -224,6 +226,13 @@ def train(
     about. Raises InputError when the table has fewer than two classes, or a weight names none;
     MissingFeatureError for "bnn" without JAX and optax.
     """
+    if not isinstance(estimator, str) and not (
+        hasattr(estimator, "fit") and hasattr(estimator, "get_params")
+    ):
+        raise InputError(
+            f"an estimator of type {type(estimator).__name__}", "is none",
+            f"give one of {', '.join(ESTIMATORS)}, or an unfitted classifier as scikit-learn has them",
+        )  # fmt: skip
     usable = table.labelled
     benign_only = estimator == BENIGN_ONLY
     known = [part.frame.select("label") for part in (usable, beside and beside.labelled) if part]
@@ -297,6 +306,8 @@ def train(
     by_flow_too = bool(folds) and parts.by != "flow" and teacher is None
     if seeds < 1:
         raise InputError(f"{seeds} seeds", "must be 1 or more")
+    if folds:
+        check_folds(folds)
     fits = 1 + (teacher is not None) + by_flow_too + folds * seeds + refit
     lessons = teaching.TeacherOf(teacher, classes, lesson, seed)
     fitted = fit(parts.learn, lessons.for_rows(parts.learn))
@@ -477,7 +488,7 @@ def make_estimator(
         return make_bnn(hidden or HIDDEN["binary"], encoding, seed)
     if not 1 <= depth <= 32 or not 1 <= trees <= 1000:
         raise InputError(f"depth {depth} and {trees} trees", "must be 1 to 32 and 1 to 1000")
-    if leaf is not None and leaf < 1:
-        raise InputError(f"leaves of {leaf} rows", "must have 1 or more")
+    if leaf is not None and not 1 <= leaf <= MOST_LEAF:
+        raise InputError(f"leaves of {leaf} rows", f"must have 1 to {MOST_LEAF:,}")
     made = TREES[estimator](depth, trees, seed)
     return made if leaf is None else made.set_params(min_samples_leaf=leaf)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirewise import html
 from wirewise.abi import MAX_FEATURES
+from wirewise.arguments import check_fields
 from wirewise.errors import InputError, choose, did_you_mean
 from wirewise.feature_sets.accumulators import ACCUMULATORS, COUNT_MAX, PLACES, Accumulator
 from wirewise.feature_sets.baseline import COMPARISONS, LENGTHS, Comparison
@@ -441,6 +442,7 @@ class FeatureSet:
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        check_fields(self, beside=("features", "kept"))
         for attribute in ("features", "kept"):
             object.__setattr__(self, attribute, self._parsed(attribute, getattr(self, attribute)))
         object.__setattr__(self, "decapsulate", tuple(self.decapsulate))

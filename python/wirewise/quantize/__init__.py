@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from wirewise.arguments import check_fields
 from wirewise.errors import InputError, choose
 from wirewise.models import FixedPointMlp, QuantizedMlp
 from wirewise.models.rules import as_rows
@@ -42,6 +43,7 @@ class Options:
     fine_tune: bool | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for what, given, known in (
             ("network", self.network, FAMILIES),
             ("calibration", self.calibration, CALIBRATIONS),

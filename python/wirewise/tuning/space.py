@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from wirewise.arguments import check_fields
 from wirewise.errors import InputError, choose
 from wirewise.evaluate.networks import make_mlp
-from wirewise.evaluate.train import TREES
+from wirewise.evaluate.train import MOST_LEAF, TREES
 
 METHODS = ("halving", "random", "optuna")
 """halving : all trials on some folds, the better half on more. random : every trial on all folds. optuna :
@@ -96,6 +97,7 @@ class Space:
     weigh: tuple[str, ...] = WEIGH
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in self.estimators:
             if name not in ESTIMATORS:
                 raise InputError(f"estimator {name!r}", "cannot be searched", choose(name, ESTIMATORS))
@@ -103,7 +105,7 @@ class Space:
             for name in given:
                 if name not in known:
                     raise InputError(f"{what} {name!r}", "is not known", choose(name, known))
-        limits = {"depth": (1, 32), "trees": (1, 1000), "leaf": (1, 1_000_000)}
+        limits = {"depth": (1, 32), "trees": (1, 1000), "leaf": (1, MOST_LEAF)}
         for name, (lowest, highest) in limits.items():
             least, most = getattr(self, name)
             if not lowest <= least <= most <= highest:

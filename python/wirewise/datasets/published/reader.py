@@ -16,7 +16,7 @@ from polars.exceptions import PolarsError
 
 from wirewise.datasets.flow_list import Skipped
 from wirewise.errors import InputError, choose
-from wirewise.files import open_file
+from wirewise.files import files_below, open_file
 from wirewise.registry import Registry
 
 BENIGN = "benign"
@@ -62,7 +62,7 @@ def find_label_files(given: Sequence[Path], reader: Reader) -> list[Path]:
     found: list[Path] = []
     for path in given:
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.is_file() and _plain(p).endswith(reader.suffixes))
+            inside = [file for file in files_below(path) if _plain(file).endswith(reader.suffixes)]
             if not inside:
                 raise InputError(str(path), f"holds no file of {reader.name} ({', '.join(reader.suffixes)})")
             found += inside
