@@ -150,7 +150,7 @@ def _either(kinds: list[Kind]) -> Kind:
 
 
 def _list_of(part: Kind, length: int | None = None, *, arrays: bool = True) -> Kind:
-    """Length : of a list, if it matters. arrays : also arrays, series and so on."""
+    """A list of parts. length : how many, None for any number. arrays : whether others than lists fit too."""
 
     def fits(value: Any) -> bool:
         if not isinstance(value, list | tuple) and not (arrays and _is_array(value)):
