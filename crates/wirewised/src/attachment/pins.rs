@@ -16,6 +16,7 @@ use crate::interface::netns;
 use crate::kernel::bpffs;
 use crate::kernel::change;
 use crate::kernel::lock;
+use crate::kernel::pinned;
 use crate::text::shell::quoted;
 
 pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/wirewise";
@@ -118,8 +119,16 @@ impl Root {
         self.path.join(names::encode(interface.as_bytes()))
     }
 
-    /// Makes the directory if need be, and keeps other agents out of it until the lock is dropped.
+    /// Makes the directory if need be, and keeps other agents out of it until the lock is dropped. Outside a BPF file system
+    /// nothing is ours: there it changes nothing.
     pub fn lock(&self) -> Result<Lock> {
+        if matches!(bpffs::state(&self.path), bpffs::State::Mountable | bpffs::State::Missing(_)) {
+            return Err(Error::unknown(self.cannot_know(None)));
+        }
+        self.take()
+    }
+
+    fn take(&self) -> Result<Lock> {
         loop {
             match DirBuilder::new().recursive(true).mode(OURS_ALONE).create(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -133,13 +142,15 @@ impl Root {
                 Err(_) if is_missing(&self.path) => continue,
                 other => other?,
             };
-            // Who may only open it could still hold the lock. Earlier agents left that to the umask.
-            match directory.set_permissions(Permissions::from_mode(OURS_ALONE)) {
-                // Made by root for an agent without privilege: that is root's to say.
-                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
-                    return Err(self.failed("closed to others", &error));
+            // Who may only open it could still hold the lock. Earlier agents left that to the umask. A mount point is others' too.
+            if !self.is_mount_point(&directory) {
+                match directory.set_permissions(Permissions::from_mode(OURS_ALONE)) {
+                    // Made by root for an agent without privilege: that is root's to say.
+                    Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                        return Err(self.failed("closed to others", &error));
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
             lock::take(&directory, &self.path)?;
             // Whoever had the lock may have removed the directory: then this one is not the one others will open.
@@ -149,6 +160,14 @@ impl Root {
             {
                 return Ok(Lock { _directory: directory, root: self.path.clone() });
             }
+        }
+    }
+
+    fn is_mount_point(&self, directory: &File) -> bool {
+        let above = self.path.parent().and_then(|above| fs::metadata(above).ok());
+        match (directory.metadata(), above) {
+            (Ok(here), Some(above)) => here.dev() != above.dev(),
+            _ => true,
         }
     }
 
@@ -176,9 +195,13 @@ impl Root {
         }
     }
 
-    /// The directories of the interfaces in it, in order; none if it does not exist. A directory may be missing while it is
-    /// being exchanged for the one beside it.
+    /// The directories of the interfaces in it, in order; none if it does not exist, or is in no BPF file system. A directory may
+    /// be missing while it is being exchanged for the one beside it. Those of others are not among them.
     pub fn directories(&self) -> Result<Vec<PathBuf>> {
+        if bpffs::is_in_one(&self.path) { self.list() } else { Ok(Vec::new()) }
+    }
+
+    fn list(&self) -> Result<Vec<PathBuf>> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|error| self.failed("read", &error))?,
@@ -188,6 +211,9 @@ impl Root {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             // An older agent called the directory of interface `..x` `::x`.
             let own = name.split_once(names::BESIDE).filter(|(interface, _)| !interface.is_empty());
+            if own.is_none() && !pinned::may_be_ours(&path) {
+                continue;
+            }
             found.insert(self.path.join(own.map_or(&*name, |(interface, _)| interface)));
         }
         Ok(found.into_iter().collect())
@@ -238,8 +264,26 @@ mod tests {
         for name in ["eth0", "eth0::previous", "eth0:100", "::x"] {
             fs::create_dir(directory.path().join(name)).unwrap();
         }
-        let interfaces: Vec<_> = root.directories().unwrap().iter().map(|path| interface_of(path)).collect();
+        let interfaces: Vec<_> = root.list().unwrap().iter().map(|path| interface_of(path)).collect();
         assert_eq!(interfaces, ["::x", "eth0", "eth0\u{10}0"]);
+    }
+
+    #[test]
+    fn directories_of_others_beside_ours_are_not_attachments() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root { path: folder.path().to_path_buf() };
+        for (name, pin) in [
+            ("eth0", "meta"),
+            ("eth1", "ww_config"),
+            ("eth2::new", "prog"),
+            ("cilium", "globals"),
+            ("mine", "prog"),
+        ] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join(pin), "").unwrap();
+        }
+        let interfaces: Vec<_> = root.list().unwrap().iter().map(|path| interface_of(path)).collect();
+        assert_eq!(interfaces, ["eth0", "eth1", "eth2"]);
     }
 
     #[test]
@@ -247,23 +291,37 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = |name: &str| Root { path: folder.path().join(name) };
         let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode() & 0o777;
-        let lock = root("new").lock().unwrap();
+        let lock = root("new").take().unwrap();
         assert_eq!(mode("new"), 0o700);
         drop(lock);
         fs::create_dir(folder.path().join("readable")).unwrap();
         fs::set_permissions(folder.path().join("readable"), Permissions::from_mode(0o755)).unwrap();
         fs::write(folder.path().join("readable/file"), "").unwrap();
-        root("readable").lock().unwrap();
+        root("readable").take().unwrap();
         assert_eq!(mode("readable"), 0o700);
         fs::create_dir(folder.path().join("writable")).unwrap();
         fs::set_permissions(folder.path().join("writable"), Permissions::from_mode(0o777)).unwrap();
-        let error = root("writable").lock().unwrap_err().to_string();
+        let error = root("writable").take().unwrap_err().to_string();
         assert!(
             error.contains("others may write to it (mode 777)") && error.contains("chmod 700"),
             "{error}"
         );
         std::os::unix::fs::symlink("readable", folder.path().join("link")).unwrap();
-        let error = root("link").lock().unwrap_err().to_string();
+        let error = root("link").take().unwrap_err().to_string();
         assert!(error.contains("is a symbolic link"), "{error}");
+    }
+    #[test]
+    fn nothing_outside_a_bpf_file_system_is_changed_or_taken_for_an_attachment() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(folder.path().join("eth0")).unwrap();
+        fs::write(folder.path().join("eth0/meta"), "").unwrap();
+        for root in [folder.path().to_path_buf(), folder.path().join("new")].map(|path| Root { path }) {
+            assert!(root.directories().unwrap().is_empty());
+            let error = root.lock().unwrap_err().to_string();
+            assert!(error.contains("is in no BPF file system"), "{error}");
+        }
+        assert_eq!(fs::metadata(folder.path()).unwrap().mode() & 0o777, 0o755);
+        assert!(!folder.path().join("new").exists());
     }
 }

@@ -15,10 +15,23 @@ pub const META: &str = "meta";
 /// The object, kept for planes in user space.
 pub const OBJECT: &str = "object";
 
-/// Removes a directory of pins, and those in it. Links go first: a program whose maps lost their pins loses its tail calls.
+/// What the names of maps begin with (`abi::maps`).
+const MAP: &str = "ww_";
+
+/// Whether a directory may be one of ours: it has the note or a map, or is empty or cannot be read. That holds for what an agent
+/// that was killed half-way left, too: the note goes last.
+pub fn may_be_ours(directory: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return true };
+    let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).peekable();
+    names.peek().is_none() || names.any(|name| name.starts_with(MAP) || name == META)
+}
+
+/// Removes a directory of pins, and those in it. Links go first: a program whose maps lost their pins loses its tail calls. The
+/// note goes last.
 pub fn remove(directory: &Path) -> io::Result<()> {
     let mut pins: Vec<_> = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    pins.sort_by_key(|path| (path.file_name().is_none_or(|name| name != LINK), !path.is_dir()));
+    let is = |path: &Path, name: &str| path.file_name().is_some_and(|it| it == name);
+    pins.sort_by_key(|path| (is(path, META), !is(path, LINK), !path.is_dir()));
     for pin in pins {
         if pin.symlink_metadata()?.is_dir() { remove(&pin)? } else { change::remove_file(&pin)? }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bad input and refusals: one line, the right exit code, and nothing left behind.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use crate::lab::{INTERFACE, Lab, bundle, data_path, small_path};
@@ -97,6 +99,41 @@ fn a_dry_run_touches_nothing() {
     let cpus = plan["flow_tables"]["cpus"].as_u64().unwrap();
     assert_eq!(plan["flow_tables"]["bytes"], cpus * 1024 * 128);
     lab.assert_untouched();
+}
+
+/// `detach --interface etc --pin-root /` has nothing to remove.
+#[test]
+fn folders_outside_a_bpf_file_system_are_no_attachments() {
+    let Some(lab) = Lab::new() else { return };
+    let place = lab.path("plain");
+    fs::create_dir_all(place.join("etc/deep")).unwrap();
+    for name in ["etc/meta", "etc/link", "etc/deep/file"] {
+        fs::write(place.join(name), "mine").unwrap();
+    }
+    fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
+    for command in ["detach", "rollback", "stats", "swap --bundle b.wirewise", "mode observe"] {
+        let error = lab.error(&format!("{command} --interface etc --pin-root {}", place.display()), 6);
+        assert!(error.contains("is in no BPF file system"), "{command}: {error}");
+    }
+    for name in ["etc/meta", "etc/link", "etc/deep/file"] {
+        assert_eq!(fs::read_to_string(place.join(name)).unwrap(), "mine");
+    }
+    assert_eq!(fs::metadata(&place).unwrap().mode() & 0o777, 0o755);
+    lab.assert_untouched();
+}
+
+/// The directory of the attachments may hold the pins of others, too.
+#[test]
+fn pins_of_others_beside_ours_stay() {
+    let Some(lab) = Lab::new() else { return };
+    let theirs = lab.pins().join("theirs/maps");
+    fs::create_dir_all(&theirs).unwrap();
+    lab.attach("");
+    let error = lab.error("detach --interface theirs", 2);
+    assert!(error.contains("no wirewise program on 'theirs'"), "{error}");
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    assert!(theirs.is_dir());
+    assert_eq!(lab.xdp(INTERFACE), None);
 }
 
 #[test]
