@@ -13,8 +13,6 @@ from numbers import Integral, Number, Real
 from os import PathLike
 from typing import Any, Literal, get_args, get_origin
 
-import numpy as np
-
 from wirewise.errors import InputError
 
 _SHOWN = 60
@@ -42,7 +40,7 @@ _PLAIN = {
     # Also numpy's.
     "int": Kind("a whole number", "whole numbers", lambda value: isinstance(value, Integral)),
     "float": Kind("a number", "numbers", lambda value: isinstance(value, Real)),
-    "bool": Kind("True or False", "True or False", lambda value: isinstance(value, bool | np.bool_)),
+    "bool": Kind("True or False", "True or False", lambda value: type(value).__name__ in ("bool", "bool_")),
     "PathLike": Kind("a path", "paths", lambda value: isinstance(value, PathLike)),
     "Mapping": Kind("a dict", "dicts", lambda value: isinstance(value, Mapping)),
 }

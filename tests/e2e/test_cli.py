@@ -514,6 +514,8 @@ def test_names_of_files_need_not_be_text(run: Run, made: Path, tmp_path: Path) -
     assert run("inspect", bundle, "--json").json["name"] == r"\udce9"
     run("evaluate", bundle, table, "--all-rows", "--report", page)
     assert r"\udce9.parquet" in page.read_text()
+    by_packets = run("evaluate", bundle, capture, "--labels", made / "labels.yaml", "--all-rows")
+    refused(by_packets, r"\udce9[1].pcap", "not UTF-8", "wirewise features")
 
 
 def test_features_by_program_and_by_reference(run: Run, made: Path) -> None:

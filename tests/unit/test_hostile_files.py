@@ -37,7 +37,7 @@ from wirewise.datasets.published.reader import header_of
 from wirewise.datasets.published.unsw import read_set
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
-from wirewise.files import parse_json, parse_yaml, read_bytes
+from wirewise.files import files_below, parse_json, parse_yaml, read_bytes
 from wirewise.formats import model_file, training_file
 from wirewise.formats.bundle import Bundle
 from wirewise.formats.card import write_card
@@ -398,3 +398,15 @@ def test_names_of_files_add_no_line_to_what_is_shown(tmp_path: Path) -> None:
 def test_the_lists_of_features_have_no_escaped_line_breaks() -> None:
     shown = CliRunner().invoke(app, ["features"])
     assert shown.exit_code == 0 and "u000a" not in shown.output, shown.output
+
+
+def test_files_below_a_folder_are_those_that_can_be_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "deeper").mkdir(parents=True)
+    files = [tmp_path / "deep" / "deeper" / "x.pcap", tmp_path / "y.pcap"]
+    for file in files:
+        file.touch()
+    (tmp_path / "gone.pcap").symlink_to("nowhere")
+    (tmp_path / "long.pcap").symlink_to("x" * 300)
+    (tmp_path / "deep" / "around").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe.pcap")
+    assert files_below(tmp_path) == files

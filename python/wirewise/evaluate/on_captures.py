@@ -18,8 +18,9 @@ from wirewise.datasets import CaptureFolder, Table, Truth
 from wirewise.datasets.applications import by_folder
 from wirewise.datasets.extraction import table_of
 from wirewise.datasets.manifest import MANIFEST
-from wirewise.errors import WirewiseError
+from wirewise.errors import InputError, WirewiseError
 from wirewise.formats.bundle import Bundle
+from wirewise.text import file_name
 
 
 def labelled(
@@ -31,12 +32,26 @@ def labelled(
     Each capture starts with an empty flow table. Raises InputError for what cannot be read,
     MissingFeatureError without clang or the agent.
     """
+    for capture in captures:
+        if not _is_text(capture):
+            raise InputError(
+                file_name(capture), "has a name that is not UTF-8, by which its rows would be known",
+                "rename it, or evaluate the table that `wirewise features` makes of it",
+            )  # fmt: skip
     table, warnings = table_of(captures, bundle.feature_set, truth=truth, progress=progress)
     if (truth.path / MANIFEST).is_file():
         folder = CaptureFolder.read(truth.path)
         if any(folder.application(capture) for capture in captures):
             table = Table(by_folder(table.frame, folder), table.feature_set)
     return table, warnings
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def run(
