@@ -51,7 +51,9 @@ def test_a_policy_in_memory_is_kept_where_status_finds_it(bundle: Path) -> None:
         kept.unlink()
         with pytest.raises(InputError, match="policy: holds what no file could"):
             ww.run(bundle, made.receiver, {"version": {1}}, netns=made.inside)
-        with pytest.raises(InputError, match="policy: is of type int; give a path or a dict"):
+        with pytest.raises(
+            InputError, match="policy=5: cannot be of type int; give a path or a dict or None"
+        ):
             ww.run(bundle, made.receiver, 5, netns=made.inside)  # type: ignore[arg-type]
 
 

@@ -6,15 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
 from wirewise import agent
 from wirewise.advice import in_python_terms
-from wirewise.api.inputs import AnyPath, Document, lasting_document
+from wirewise.api.inputs import Document, lasting_document
 from wirewise.errors import InputError
 from wirewise.frames import Kind, give
+
+BundleFile: TypeAlias = str | PathLike[str]
+"""Not as text, which would be looked at before the call: `_run` says what to do with a bundle in memory."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Attachment:
 
 @in_python_terms
 def run(
-    bundle: AnyPath,
+    bundle: BundleFile,
     interface: str,
     policy: Document | None = None,
     *,
@@ -117,7 +120,7 @@ def run(
 
 @in_python_terms
 def check(
-    bundle: AnyPath,
+    bundle: BundleFile,
     interface: str,
     policy: Document | None = None,
     *,
@@ -133,7 +136,7 @@ def check(
 
 
 def _run(
-    bundle: AnyPath,
+    bundle: BundleFile,
     interface: str,
     policy: Document | None,
     mode: str,
