@@ -74,7 +74,7 @@ def of_system(error: OSError) -> WirewiseError | None:
     """An error about a file, or about space or memory that is used up, as one to act on; None for others."""
     if error.errno in _SCARCE:
         return WirewiseError(f"{error.filename or 'this machine'}: {error.strerror}")
-    if error.filename is None:
+    if not isinstance(error.filename, str | bytes):  # none, or the number of an open file
         return None
     return InputError(os.fsdecode(error.filename), str(error.strerror), "check its name and permissions")
 
