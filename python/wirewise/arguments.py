@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from numbers import Integral, Number, Real
@@ -87,7 +87,7 @@ def _kinds_of_fields(of: Any) -> Kinds:
 
 
 def _kinds(annotations: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Kind]:
-    """Names : what the module of the annotations has."""
+    """What fits each annotation. names : what their module has."""
     return {name: _read(text, names) for name, text in annotations.items()}
 
 
@@ -148,18 +148,24 @@ def _either(kinds: list[Kind]) -> Kind:
 
 
 def _list_of(part: Kind, length: int | None = None, *, arrays: bool = True) -> Kind:
-    """A list of parts. length : how many, None for any number. arrays : whether others than lists fit too."""
+    """A list of parts. length : how many, None for any number. arrays : whether all fits that can be gone
+    through, such as a set or a data frame's column; of what gives its parts once, like `Path.glob`, they are
+    not looked at.
+    """
 
     def fits(value: Any) -> bool:
-        if not isinstance(value, list | tuple) and not (arrays and _is_array(value)):
-            return False
+        if not isinstance(value, list | tuple):
+            if (
+                not arrays
+                or isinstance(value, str | bytes | Mapping | type)
+                or not isinstance(value, Iterable)
+            ):
+                return False
+            if isinstance(value, Iterator):
+                return True
+            value = list(value)
         return len(value) == (length or len(value)) and all(map(part.fits, value))
 
     number = "" if length is None else f"{length} "
     of = f" of {number}{part.many}" if part.many else ""
     return Kind(f"a list{of}", f"lists{of}", fits, part)
-
-
-def _is_array(value: object) -> bool:
-    """Also a column of a data frame, or a set."""
-    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)

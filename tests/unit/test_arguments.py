@@ -52,6 +52,7 @@ def verb(
         {"share": 1, "names": ["a", "b"], "at": "5,30"},
         {"names": np.array(["a"]), "at": 5},
         {"names": pl.Series(["a"]), "frame": "pandas"},
+        {"names": (name for name in "ab")},
         {"names": {"a"}, "sizes": [3, 4], "layers": [[8, 4], []]},
         {"feature_set": FeatureSet("x", ["length"]), "anything": object()},
     ],
