@@ -133,7 +133,7 @@ def test_a_folder_is_a_bank(tmp_path: Path) -> None:
     x = rng.integers(0, 1500, (500, 4))
     assert (imported.predict(x) == imported.model.predict(x)[0]).all()
     assert import_model(tmp_path, classes=["ok", "busy"]).classes == ["ok", "busy"]
-    assert training_file.read(tmp_path) is None, "a folder has no record, which is no fault"
+    assert training_file.read(tmp_path) is None, "a folder is read without a record"
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,7 @@ mod tests {
         let error = root("link").take().unwrap_err().to_string();
         assert!(error.contains("is a symbolic link"), "{error}");
     }
+
     #[test]
     fn nothing_outside_a_bpf_file_system_is_changed_or_taken_for_an_attachment() {
         let folder = tempfile::tempdir().unwrap();

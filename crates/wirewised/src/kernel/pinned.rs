@@ -73,6 +73,13 @@ impl Drop for Provisional {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::maps::MAPS;
+
+    /// By which `may_be_ours` knows them.
+    #[test]
+    fn names_of_maps_begin_alike() {
+        assert!(MAPS.iter().all(|map| map.name.starts_with(MAP)));
+    }
 
     #[test]
     fn what_is_provisional_goes_unless_kept() {
